@@ -728,6 +728,30 @@ struct ready decode_ready(const struct config *c, uint32_t machine, const uint8_
     }
 }
 
+bool decode_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
+{
+    struct decode d = look_at(c, machine, state);
+    bool holds = c->policy.core[CORE_FREE] == FREE_HOLD, arms_first = c->policy.core[CORE_ARM] == ARM_BEFORE_SEND;
+
+    if (actor == ACTOR_RECEIVER)
+        return cell(state, &d.l->receiver.pc, 0) == RECEIVER_AT_POINT;
+    switch (cell(state, &d.l->scheduler.pc, 0)) {
+    case SCHEDULER_ALLOCATED: /* a send only enables */
+    case SCHEDULER_ARMED_FIRST:
+    case SCHEDULER_ARMED:
+    case SCHEDULER_COMMITTED:
+        return true;
+    case SCHEDULER_ABORT_ACCEPTED:
+        return !holds || !arms_first;
+    case SCHEDULER_ABORT_SENT:
+        return !holds || arms_first;
+    case SCHEDULER_TOKEN: /* within a batch nothing but the program counter moves */
+        return cell(state, &d.l->phase, 0) == PHASE_STEP;
+    default:
+        return false;
+    }
+}
+
 bool decode_idle(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
 {
     const struct decode_layout *l = &c->machines[machine].decode;

@@ -12,5 +12,6 @@ bool decode_awaits(const struct config *c, uint32_t machine, const uint8_t *stat
                    uint32_t request);
 bool decode_timer(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);
 bool decode_at_point(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
+bool decode_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 
 #endif

@@ -47,3 +47,8 @@ bool machine_at_point(const struct config *c, uint32_t machine, const uint8_t *s
         return decode_at_point(c, machine, state, actor);
     return !prefill_idle(c, machine, state, actor) && prefill_ready(c, machine, state, actor).kind == READY_GO;
 }
+
+bool machine_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
+{
+    return is_prefill(c, machine) ? prefill_local(c, machine, state, actor) : decode_local(c, machine, state, actor);
+}

@@ -127,6 +127,13 @@ bool machine_timer(const struct config *c, uint32_t machine, const uint8_t *stat
 /* Whether the actor stands at a point (its GO passes it), as opposed to starting new work. */
 bool machine_at_point(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 
+/*
+ * Whether the actor's go is local: it commutes with everything that anybody else can do, disables nothing, frees, allocates
+ * and counts nothing that others read. Whoever explores orders may take a local go at once and leave the other orders
+ * out: they lead to the same states. Only for an actor that is go with one choice.
+ */
+bool machine_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
+
 /* --- for the two machines and the world, not for drivers --- */
 
 static inline struct action *act(struct actions *a, enum action_type type)

@@ -767,6 +767,39 @@ struct ready prefill_ready(const struct config *c, uint32_t machine, const uint8
     return pc == WORKER_KV_WAITS || pc == WORKER_STATE_WAITS || pc == WORKER_AUX_WAITS ? waiting : go;
 }
 
+bool prefill_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
+{
+    struct prefill p = look_at(c, machine, state);
+    const struct actor_layout *a = actor_of(&p, actor);
+    unsigned pc = cell(state, &a->pc, 0), status = cell(state, &a->status, 0);
+    const uint32_t *core = c->policy.core;
+
+    if (actor == ACTOR_SCHEDULER)
+        return pc == SCHEDULER_ENQUEUED || pc == SCHEDULER_ANSWERED;
+    if (actor == ACTOR_RECEIVER)
+        return pc == RECEIVER_ACKED;
+    switch (pc) {
+    case WORKER_CHECKED: /* into the send: the check is over, and what it copied is its own */
+        return status == POINT_STATUS_NONE && counts_at_dequeue(&p);
+    case WORKER_COUNTED:
+        return status == POINT_STATUS_NONE && !counts_at_dequeue(&p);
+    case WORKER_SENDING: /* a post only enables: landing is what others notice */
+        return !core[CORE_RECHECK_KV];
+    case WORKER_RECHECKED:
+        return status == POINT_STATUS_NONE;
+    case WORKER_KV_COMPLETE:
+        return status == POINT_STATUS_NONE && !core[CORE_RECHECK_STATE] &&
+               cell(state, &a->chunk, 0) + 1 == c->requests[p.m->requests[cell(state, &a->request, 0) - 1]].chunks;
+    case WORKER_KV_POSTED:
+    case WORKER_STATE_POSTED:
+    case WORKER_AUX_POSTED:
+    case WORKER_ACKED:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool prefill_idle(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
 {
     struct prefill p = look_at(c, machine, state);

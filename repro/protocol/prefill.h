@@ -9,6 +9,7 @@ void prefill_step(const struct config *c, uint32_t machine, uint8_t *state, cons
 struct ready prefill_ready(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 bool prefill_idle(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 bool prefill_awaits(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor, enum effect effect);
+bool prefill_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 /* Whether the request still owns its source pages and slot (they may be written and sent on behalf of others if not). */
 bool prefill_owns_source(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);
 

@@ -530,3 +530,19 @@ void world_apply(const struct config *c, uint8_t *world, const struct transition
         cell_set(world, &c->wire.state, t->index, WIRE_ABANDONED);
     carry_out(c, world, t->machine, actions);
 }
+
+bool world_local(const struct config *c, const uint8_t *world, const struct transition *t)
+{
+    switch (t->kind) {
+    case TRANSITION_GO:
+        return machine_ready(c, t->machine, block_at(c, world, t->machine), t->actor).choices == 1 &&
+               machine_local(c, t->machine, block_at(c, world, t->machine), t->actor);
+    case TRANSITION_FORWARD: /* a prefill's: its chunk goes to the end of a queue */
+        return t->machine < c->prefill_len;
+    case TRANSITION_COMPLETE: /* of the last effect a status follows, which others read */
+        return wire_entry(c, t->index).kind == EFFECT_KV ||
+               (wire_entry(c, t->index).kind == EFFECT_STATE && !c->policy.core[CORE_RECHECK_AUX]);
+    default:
+        return false;
+    }
+}

@@ -47,6 +47,10 @@ uint32_t world_enabled_part(const struct config *c, const uint8_t *world, uint32
  * ACTION_POINT whose actor is the worker that posted and whose n is the fragment. */
 void world_apply(const struct config *c, uint8_t *world, const struct transition *t, struct actions *actions);
 
+/* Whether an enabled transition is local (machine_local() for a go): it commutes with all others, disables none and
+ * changes nothing that decode reads. */
+bool world_local(const struct config *c, const uint8_t *world, const struct transition *t);
+
 /* A client submits a request to one side, or aborts it there: queued at once. */
 void world_submit(const struct config *c, uint8_t *world, uint32_t request, enum side side);
 void world_abort(const struct config *c, uint8_t *world, uint32_t request, enum side side);

@@ -1,0 +1,11 @@
+/* The result file: one JSON document a scenario. */
+#ifndef KVREPRO_JSON_H
+#define KVREPRO_JSON_H
+
+#include "../sim/result.h"
+#include "provenance.h"
+
+/* The document with a newline at its end, for the caller to free(); NULL: out of memory. */
+char *json_report(const struct run_result *r, const struct provenance *p);
+
+#endif
