@@ -190,9 +190,6 @@ build/release/model-bench: $(call objects,release,repro/model/model.c repro/mode
 build/release/runner-bench: $(call objects,release,$(LIB_SRC) repro/sim/runner_bench.c)
 	$(CC) $(CFLAGS_release) -o $@ $^ $(PKG_LIBS) -lm
 
-build/release/search-bench: $(call objects,release,$(LIB_SRC) repro/protocol/search_bench.c)
-	$(CC) $(CFLAGS_release) -o $@ $^ $(PKG_LIBS) -lm
-
 bench: build/release/model-bench build/release/runner-bench
 	@build/release/model-bench
 	@build/release/runner-bench scenarios/seed.yaml

@@ -620,7 +620,7 @@ static void scheduler_go(struct decode *d, uint32_t choice)
             iterate(d, phase);
         break;
     default:
-        assert(!"a scheduler that waits can't go");
+        assert(0 && "a scheduler that waits can't go");
     }
 }
 

@@ -336,7 +336,7 @@ static void scheduler_go(struct prefill *p)
         scheduler_idle(p);
         break;
     default:
-        assert(!"a scheduler that waits can't go");
+        assert(0 && "a scheduler that waits can't go");
     }
 }
 
@@ -655,7 +655,7 @@ static void worker_go(struct prefill *p, const struct work_unit *u)
         worker_idle(p, u);
         break;
     default:
-        assert(!"a worker that waits can't go");
+        assert(0 && "a worker that waits can't go");
     }
 }
 

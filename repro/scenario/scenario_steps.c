@@ -1,6 +1,7 @@
 #include "scenario_read.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../protocol/names.h"
@@ -62,21 +63,16 @@ static bool read_actor(struct reader *r, const struct ynode *n, int *out)
 {
     static const char *const words[] = { "scheduler", "receiver", "worker 0" };
     static const struct choices actors = { "actor", 3, choice_word, words };
-    const char *text = n->kind == YNODE_SCALAR ? n->text : "";
-    const char *number = text + 7;
+    static const char prefix[] = "worker ";
+    const char *number = NULL;
 
-    if (strncmp(text, "worker ", 7) == 0 && *number && strspn(number, "0123456789") == strlen(number) &&
-        strlen(number) < 6) {
-        *out = ACTOR_WORKER;
-        int idx = 0;
-        for (; *number; number++)
-            idx = idx * 10 + (*number - '0');
-        *out += idx;
+    if (n->kind == YNODE_SCALAR && strncmp(n->text, prefix, strlen(prefix)) == 0)
+        number = n->text + strlen(prefix);
+    if (number && *number && strspn(number, "0123456789") == strlen(number) && strlen(number) < 6) {
+        *out = ACTOR_WORKER + atoi(number);
         return true;
     }
-    if (!yaml_choice(r->y, n, &actors, out))
-        return false;
-    return true;
+    return yaml_choice(r->y, n, &actors, out);
 }
 
 /* `extra` is the one key beyond the match that this place allows, or NULL. */
