@@ -57,7 +57,7 @@ LIB_SRC := $(PURE_SRC) repro/protocol/config.c repro/protocol/names.c repro/prot
 	repro/report/text.c repro/report/shown.c repro/report/table.c repro/report/json.c repro/report/provenance.c \
 	checksum/rows.c barrier/park.c
 CLI_SRC := repro/cli/main.c repro/cli/cli.c repro/cli/outfile.c repro/cli/cmd_run.c repro/cli/cmd_check.c repro/cli/cmd_list.c repro/cli/cmd_explain.c
-REPRO_TEST_SRC := repro/model/model_test.c repro/protocol/allocator_test.c repro/explore/search_test.c \
+REPRO_TEST_SRC := repro/model/model_test.c repro/protocol/allocator_test.c repro/protocol/policy_test.c repro/explore/search_test.c \
 	repro/scenario/scenario_test.c repro/sim/sim_test.c repro/report/report_test.c
 CHECKSUM_TEST_SRC := checksum/rows_test.c
 BARRIER_TEST_SRC := barrier/park_test.c

@@ -72,6 +72,7 @@ static void lay_prefill(struct config *c, struct machine_config *m, uint32_t chu
         l->workers[k].dest_pages = table(&size, m->chunk_pages_max, peer->pages);
         l->workers[k].dest_slot = table(&size, 1, peer->state_slots);
         l->workers[k].dest_aux = table(&size, 1, peer->aux_slots);
+        l->workers[k].handles = table(&size, c->policy.engine[ENGINE_POSTING] == POSTING_ASYNC, 0xff);
     }
     l->queue_len = table(&size, 1, chunks);
     l->queue = table(&size, chunks, n);
@@ -110,12 +111,14 @@ static void lay_decode(struct config *c, struct machine_config *m, uint32_t chun
     l->status = table(&size, n, 0xff);
     l->aux = table(&size, n, 0xff);
     l->expired = table(&size, n, 1);
+    l->fence = table(&size, n, 0xff);
     l->in_batch = table(&size, n, 1);
     l->slot = table(&size, n, side->state_slots);
     l->aux_slot = table(&size, n, side->aux_slots);
     l->request_slot = table(&size, n, side->request_slots);
     l->pages_len = table(&size, n, m->pages_max);
     l->tokens = table(&size, n, tokens_max);
+    l->arrived = table(&size, c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION ? n * m->parts_max : 0, 1);
     l->pages = table(&size, n * m->pages_max, side->pages);
     l->room_request = table(&size, n, n);
     l->room_armed = table(&size, n, 1);
@@ -147,6 +150,7 @@ static void lay_world(struct config *c)
     c->message_to = table(&size, c->messages_max, c->machines_len);
     c->message_request = table(&size, c->messages_max, n);
     c->message_status = table(&size, c->messages_max, 0xff);
+    c->message_part = table(&size, c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION ? c->messages_max : 0, c->wire_len);
     c->metadata_pages = table(&size, n * c->prompt_pages_max, to->pages);
     c->metadata_slot = table(&size, n, to->state_slots);
     c->metadata_aux = table(&size, n, to->aux_slots);
@@ -157,6 +161,7 @@ static void lay_world(struct config *c)
     w->source = table(&size, c->wire_len, from->state_slots);
     w->dest_pages = table(&size, c->wire_len * c->chunk_pages_max, to->pages);
     w->source_pages = table(&size, c->wire_len * c->chunk_pages_max, from->pages);
+    w->revoked = table(&size, n, 1);
     for (uint32_t i = c->prefill_len; i < c->machines_len; i++) {
         c->page_tags[i] = table(&size, (to->pages + 1) * c->layers, n);
         c->slot_tags[i] = table(&size, to->state_slots + 1, n);
@@ -184,7 +189,7 @@ static void fill_requests(struct config *c, const struct config_input *in)
         q->decode = c->prefill_len + from->decode;
         q->room = from->room;
         q->wire = wire;
-        wire += q->chunks + 2;
+        wire += (q->chunks + 2) * c->attempts;
     }
     c->wire_len = wire;
 }
@@ -238,7 +243,7 @@ static void lay_out(struct config *c, const struct config_input *in, struct aren
             *m = (struct machine_config){.side = side, .instance = idx / in->sides[side].ranks, .rank = idx % in->sides[side].ranks,
                                          .workers = workers, .actors = ACTOR_WORKER + workers, .requests = requests,
                                          .rooms = rooms, .prompt_pages_max = c->prompt_pages_max,
-                                         .chunk_pages_max = c->chunk_pages_max};
+                                         .chunk_pages_max = c->chunk_pages_max, .parts_max = chunks_max + 2};
             for (uint32_t r = 0; r < c->requests_len; r++) {
                 struct request_config *q = &c->requests[r];
 
@@ -264,17 +269,22 @@ struct config *config_new(const struct config_input *in)
 {
     struct arena arena = {0};
     struct config shape = {.policy = in->policy, .page_tokens = in->page_tokens, .chunk_tokens = in->chunk_tokens,
-                           .layers = in->layers, .requests_len = in->requests_len}, *c;
+                           .layers = in->layers, .requests_len = in->requests_len, .wire_reverse = in->wire_reverse,
+                           .attempts = 1 + in->policy.engine[ENGINE_RETRIES]}, *c;
 
     memcpy(shape.sides, in->sides, sizeof shape.sides);
     shape.prefill_len = in->sides[SIDE_PREFILL].instances * in->sides[SIDE_PREFILL].ranks;
     shape.machines_len = shape.prefill_len + in->sides[SIDE_DECODE].instances * in->sides[SIDE_DECODE].ranks;
-    /* Per request: submit and abort on each side, metadata, abort, two acks, one status a chunk at the most. */
-    shape.messages_max = 0;
+    /* Per request: submit and abort on each side, metadata, abort, an ack, one status a chunk at the most, one notification a
+     * write. */
+    shape.messages_max = in->message_spare;
     for (uint32_t r = 0; r < in->requests_len; r++) {
         uint32_t chunk_tokens = in->chunk_tokens ? in->chunk_tokens : in->requests[r].prompt_tokens;
+        uint32_t chunks = div_up(in->requests[r].prompt_tokens, chunk_tokens);
 
-        shape.messages_max += 8 + div_up(in->requests[r].prompt_tokens, chunk_tokens);
+        shape.messages_max += 7 + chunks;
+        if (in->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION)
+            shape.messages_max += (chunks + 2) * shape.attempts;
     }
     c = &shape;
     lay_out(c, in, &arena);

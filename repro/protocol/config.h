@@ -8,6 +8,8 @@
 #ifndef KVREPRO_CONFIG_H
 #define KVREPRO_CONFIG_H
 
+#include <stdbool.h>
+
 #include "cells.h"
 #include "points.h"
 #include "policy.h"
@@ -30,6 +32,7 @@ struct worker_layout {
     struct actor_layout actor;
     struct cells dest_pages; /* [chunk_pages_max]: the copy taken at chunk.check */
     struct cells dest_slot, dest_aux;
+    struct cells handles;    /* asynchronous engines: bit e - EFFECT_KV for each effect that is not done */
 };
 
 struct prefill_layout {
@@ -52,7 +55,8 @@ struct decode_layout {
     struct actor_layout scheduler, receiver;
     struct cells phase;
     struct cells order_len, order;   /* local requests sorted by stage, within a stage by arrival */
-    struct cells stage, failed, status, aux, expired, in_batch, slot, aux_slot, request_slot, pages_len, tokens; /* [requests] */
+    struct cells stage, failed, status, aux, expired, fence, in_batch, slot, aux_slot, request_slot, pages_len, tokens; /* [requests] */
+    struct cells arrived;            /* [requests x parts_max] notifications seen: KV chunks, state, aux */
     struct cells pages;              /* [requests x pages_max] */
     struct cells room_request, room_armed, room_acks; /* [requests] by room */
     struct cells page_owner, slot_owner, aux_owner;   /* [len + 1]: local request + 1, 0: free */
@@ -67,7 +71,7 @@ struct machine_config {
     uint32_t *requests;         /* [requests_len]: local to global */
     uint32_t *rooms;            /* [requests_len]: local request to local room */
     uint32_t requests_len;
-    uint32_t prompt_pages_max, pages_max, chunk_pages_max;
+    uint32_t prompt_pages_max, pages_max, chunk_pages_max, parts_max; /* parts of a transfer: its chunks, state, aux */
     uint32_t offset, size;      /* of its block in the world */
     struct prefill_layout prefill;
     struct decode_layout decode;
@@ -78,7 +82,7 @@ struct request_config {
     uint32_t prefill, decode;             /* machines */
     uint32_t prefill_local, decode_local; /* its number on each */
     uint32_t room;
-    uint32_t wire;                        /* first of its chunks + 2 wire entries: KV chunks, state, aux */
+    uint32_t wire;                        /* first of its wire entries: per attempt its chunks' KV, state, aux */
 };
 
 /* One side as config_new() takes it. */
@@ -94,6 +98,7 @@ struct request_input {
 struct wire_layout {
     struct cells state, worker, fragment, dest, source; /* [entries]; dest, source: the slot of state and aux writes */
     struct cells dest_pages, source_pages;              /* [entries x chunk_pages_max], KV writes only */
+    struct cells revoked;                               /* [requests] the keys of its destination are dead: a fence */
 };
 
 struct config {
@@ -104,9 +109,11 @@ struct config {
     uint32_t machines_len, prefill_len;
     struct request_config *requests;
     uint32_t requests_len;
+    bool wire_reverse; /* fragments of a write land in the reverse order */
+    uint32_t attempts; /* of one write: 1 + the engine's retries */
     uint32_t messages_max, wire_len, chunk_pages_max, prompt_pages_max;
     /* the world's own tables */
-    struct cells messages_len, message_type, message_from, message_to, message_request, message_status;
+    struct cells messages_len, message_type, message_from, message_to, message_request, message_status, message_part;
     struct cells metadata_pages, metadata_slot, metadata_aux; /* a published destination on its way, by request */
     struct wire_layout wire;
     struct cells *page_tags, *slot_tags, *aux_tags; /* [machines]: writer tags of decode machines; request + 1 */
@@ -119,6 +126,8 @@ struct config_input {
     struct policy policy;
     struct side_config sides[SIDE_COUNT];
     uint32_t page_tokens, chunk_tokens, layers;
+    bool wire_reverse;
+    uint32_t message_spare; /* messages that a hostile network may double */
     const struct request_input *requests;
     uint32_t requests_len;
 };

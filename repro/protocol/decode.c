@@ -11,6 +11,8 @@
 
 enum { STATUS_NONE, STATUS_FAILED, STATUS_SUCCESS };
 
+enum { FENCE_NONE, FENCE_POSTED, FENCE_UP };
+
 enum { AUX_UNREAD, AUX_READING, AUX_OWN, AUX_FOREIGN };
 
 enum { PHASE_HOLDS, PHASE_PREALLOC, PHASE_TRANSFERS, PHASE_STEP };
@@ -30,6 +32,7 @@ enum {
     SCHEDULER_FAILURE_ANSWERED,
     SCHEDULER_HOLD_BEGUN,
     SCHEDULER_HOLD_EXPIRED,
+    SCHEDULER_FENCED,
     SCHEDULER_FREED,
     SCHEDULER_CONSUMED,
     SCHEDULER_COMMITTED,
@@ -226,6 +229,7 @@ static void aux_release(struct decode *d, uint32_t q)
     clear = act(d->out, ACTION_AUX_CLEAR);
     clear->request = d->m->requests[q];
     clear->n = slot;
+    clear->status = d->c->policy.core[CORE_AUX_CLEAR] ? POINT_STATUS_OK : POINT_STATUS_SKIP;
 }
 
 static void room_forget(struct decode *d, uint32_t q)
@@ -264,6 +268,9 @@ static void release(struct decode *d, uint32_t q)
     cell_set(d->s, &l->failed, q, 0);
     cell_set(d->s, &l->status, q, 0);
     cell_set(d->s, &l->expired, q, 0);
+    cell_set(d->s, &l->fence, q, FENCE_NONE);
+    for (uint32_t i = 0; l->arrived.len && i < d->m->parts_max; i++)
+        cell_set(d->s, &l->arrived, q * d->m->parts_max + i, 0);
     cell_set(d->s, &l->tokens, q, 0);
     cell_set(d->s, &l->in_batch, q, 0);
     room_forget(d, q);
@@ -280,10 +287,16 @@ static bool hold_drained(const struct decode *d, uint32_t q)
            cell(d->s, &d->l->room_acks, room) >= 1;
 }
 
+/* A fence has to be put up, or is up. */
+static bool fence_due(const struct decode *d, uint32_t q)
+{
+    return d->c->policy.core[CORE_FREE] == FREE_FENCE && cell(d->s, &d->l->fence, q) != FENCE_POSTED;
+}
+
 static bool find_hold(const struct decode *d, uint32_t *q)
 {
     for (uint32_t at = 0; next_at(d, DECODE_HELD, &at, q); at++)
-        if (hold_drained(d, *q) || cell(d->s, &d->l->expired, *q))
+        if (hold_drained(d, *q) || cell(d->s, &d->l->expired, *q) || fence_due(d, *q))
             return true;
     return false;
 }
@@ -435,6 +448,21 @@ static void take_transfer(struct decode *d, uint32_t q)
     }
 }
 
+static void take_hold(struct decode *d, uint32_t q)
+{
+    if (hold_drained(d, q)) {
+        free_now(d, q, SCHEDULER_FREED);
+    } else if (!fence_due(d, q)) {
+        scheduler_at(d, q, SCHEDULER_HOLD_EXPIRED, POINT_HOLD_EXPIRE, POINT_STATUS_NONE);
+    } else if (cell(d->s, &d->l->fence, q) == FENCE_UP) {
+        scheduler_at(d, q, SCHEDULER_FENCED, POINT_FENCE, POINT_STATUS_NONE);
+    } else {
+        cell_set(d->s, &d->l->fence, q, FENCE_POSTED);
+        post(d, EFFECT_FENCE, d->m->requests[q]);
+        scheduler_idle(d);
+    }
+}
+
 static void iterate(struct decode *d, unsigned phase)
 {
     uint32_t q = 0;
@@ -445,10 +473,7 @@ static void iterate(struct decode *d, unsigned phase)
         case PHASE_HOLDS:
             if (!find_hold(d, &q))
                 break;
-            if (hold_drained(d, q))
-                free_now(d, q, SCHEDULER_FREED);
-            else
-                scheduler_at(d, q, SCHEDULER_HOLD_EXPIRED, POINT_HOLD_EXPIRE, POINT_STATUS_NONE);
+            take_hold(d, q);
             return;
         case PHASE_PREALLOC:
             if (!find_waiting(d, &q))
@@ -498,7 +523,7 @@ static void after_failure(struct decode *d, uint32_t q)
 
         release(d, q);
         iterate(d, phase);
-    } else if (core[CORE_FREE] == FREE_HOLD && (aborted || core[CORE_HOLD_FAILURES])) {
+    } else if (core[CORE_FREE] != FREE_AT_ABORT && (aborted || core[CORE_HOLD_FAILURES])) {
         stage_set(d, q, DECODE_HELD);
         cell_set(d->s, &d->l->status, q, 0);
         cell_set(d->s, &d->l->aux, q, AUX_UNREAD);
@@ -585,6 +610,7 @@ static void scheduler_go(struct decode *d, uint32_t choice)
         after_failure(d, q);
         break;
     case SCHEDULER_HOLD_EXPIRED:
+    case SCHEDULER_FENCED:
         free_now(d, q, SCHEDULER_FREED);
         break;
     case SCHEDULER_CONSUMED:
@@ -641,11 +667,34 @@ static void scheduler_message(struct decode *d, const struct message *msg, uint3
     } /* an unknown request id is ignored, and still answered 200 (facts: pd-protocol 4.1) */
 }
 
+/* Counts each part of a transfer once. True when this one was the last that was missing. */
+static bool part_arrives(struct decode *d, uint32_t current, uint32_t part)
+{
+    uint32_t first = (current - 1) * d->m->parts_max, parts, seen = 0;
+
+    if (!current || cell(d->s, &d->l->stage, current - 1) != DECODE_TRANSFER ||
+        cell(d->s, &d->l->arrived, first + part))
+        return false;
+    cell_set(d->s, &d->l->arrived, first + part, 1);
+    parts = request_of(d, current - 1)->chunks + 2;
+    for (uint32_t i = 0; i < parts; i++)
+        seen += cell(d->s, &d->l->arrived, first + i);
+    return seen == parts;
+}
+
 static void receiver_message(struct decode *d, const struct message *msg, uint32_t q)
 {
     uint32_t room = d->m->rooms[q], current = cell(d->s, &d->l->room_request, room);
     enum point_status status = POINT_STATUS_DROPPED;
 
+    if (msg->type == MESSAGE_NOTIFY) {
+        if (!part_arrives(d, current, msg->part))
+            return;
+        cell_set(d->s, &d->l->status, current - 1, STATUS_SUCCESS);
+        cell_set(d->s, &d->l->receiver.pc, 0, RECEIVER_AT_POINT);
+        point(d, ACTOR_RECEIVER, POINT_STATUS_RECEIVE, q, POINT_STATUS_SUCCESS);
+        return;
+    }
     cell_set(d->s, &d->l->receiver.pc, 0, RECEIVER_AT_POINT);
     if (msg->type == MESSAGE_STATUS) {
         if (current && cell(d->s, &d->l->stage, current - 1) == DECODE_TRANSFER) {
@@ -672,6 +721,10 @@ static void scheduler_done(struct decode *d, const struct event *e)
 {
     if (e->effect == EFFECT_FORWARD) {
         batch_next(d);
+        return;
+    }
+    if (e->effect == EFFECT_FENCE) {
+        cell_set(d->s, &d->l->fence, d->c->requests[e->request].decode_local, FENCE_UP);
         return;
     }
     cell_set(d->s, &d->l->aux, d->c->requests[e->request].decode_local,
@@ -769,8 +822,11 @@ bool decode_awaits(const struct config *c, uint32_t machine, const uint8_t *stat
         return false;
     if (effect == EFFECT_FORWARD)
         return pc == SCHEDULER_FORWARD;
-    return effect == EFFECT_AUX_READ && pc == SCHEDULER_IDLE &&
-           cell(state, &l->aux, c->requests[request].decode_local) == AUX_READING;
+    if (pc != SCHEDULER_IDLE)
+        return false;
+    if (effect == EFFECT_FENCE)
+        return cell(state, &l->fence, c->requests[request].decode_local) == FENCE_POSTED;
+    return effect == EFFECT_AUX_READ && cell(state, &l->aux, c->requests[request].decode_local) == AUX_READING;
 }
 
 bool decode_timer(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request)

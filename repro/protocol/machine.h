@@ -17,8 +17,9 @@
 #include "config.h"
 
 /* Control messages. Client to scheduler: SUBMIT, ABORT_REQUEST. Decode to prefill's receiver: METADATA (the destination
- * pages and slots), ABORT. Prefill to decode's receiver: STATUS (success, failed), ACK (received, drained). They carry the
- * request, of which a receiver uses the room only. */
+ * pages and slots), ABORT. Prefill to decode's receiver: STATUS (success, failed), ACK (received, drained); from the wire, if the
+ * engine notifies, NOTIFY (a part of the transfer has landed). They carry the request, of which a receiver uses the room
+ * only. */
 enum message_type {
     MESSAGE_NONE,
     MESSAGE_SUBMIT,
@@ -27,6 +28,7 @@ enum message_type {
     MESSAGE_ABORT,
     MESSAGE_STATUS,
     MESSAGE_ACK,
+    MESSAGE_NOTIFY,
     MESSAGE_TYPE_COUNT
 };
 
@@ -35,6 +37,7 @@ struct message {
     uint32_t from, to; /* machines; the client is config.machines_len */
     uint32_t request;
     enum point_status status;
+    uint32_t part; /* NOTIFY: chunk of a KV write, or chunks (the state slot), or chunks + 1 (the aux slot) */
     const uint8_t *world; /* METADATA: the block that the destination is read from (config.metadata_*); not kept */
 };
 
@@ -44,7 +47,8 @@ enum effect {
     EFFECT_KV,      /* write one chunk's pages, one-sidedly */
     EFFECT_STATE,   /* write the state slot */
     EFFECT_AUX,     /* write the aux record */
-    EFFECT_AUX_READ /* wait until the aux slot holds a room id, and compare it: status own or foreign */
+    EFFECT_AUX_READ, /* wait until the aux slot holds a room id, and compare it: status own or foreign */
+    EFFECT_FENCE     /* revoke destination keys, in the core's fence_scope: no write that has them can land any more */
 };
 
 enum event_type { EVENT_GO, EVENT_MESSAGE, EVENT_DONE, EVENT_TIMER };
@@ -54,8 +58,8 @@ struct event {
     uint32_t actor;
     uint32_t choice;           /* GO: below ready.choices */
     enum effect effect;        /* DONE */
-    uint32_t request;          /* DONE of AUX_READ; TIMER: whose hold */
-    enum point_status status;  /* DONE: ok, error; own, foreign */
+    uint32_t request;          /* DONE of AUX_READ, FENCE; TIMER: whose hold */
+    enum point_status status;  /* DONE: ok, error, refused (its destination was fenced); own, foreign */
     struct message message;    /* MESSAGE */
 };
 
@@ -63,8 +67,9 @@ enum action_type {
     ACTION_POINT,
     ACTION_SEND,    /* message */
     ACTION_POST,    /* effect, by worker `actor` */
+    ACTION_ABANDON, /* effect: its worker waits for it no longer; the bytes fly on */
     ACTION_ANSWER,  /* tell the client of this side: status ok, abort or error */
-    ACTION_AUX_CLEAR /* zero the room id in aux slot n */
+    ACTION_AUX_CLEAR /* aux slot n was given back; status ok: zero its room id, skip: leave it */
 };
 
 struct action {
@@ -117,7 +122,7 @@ struct ready machine_ready(const struct config *c, uint32_t machine, const uint8
 uint32_t machine_recipient(enum message_type type);
 bool machine_accepts(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 
-/* Whether `actor` waits for this effect (of this request, for AUX_READ) right now. */
+/* Whether `actor` waits for this effect (of this request, for AUX_READ and FENCE) right now. */
 bool machine_awaits(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor, enum effect effect,
                     uint32_t request);
 

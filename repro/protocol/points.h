@@ -39,6 +39,7 @@
     X(HOLD_BEGIN, "hold.begin", DECODE, SCHEDULER, "an aborted request's memory is held instead of freed")             \
     X(ACK_RECEIVE, "ack.receive", DECODE, RECEIVER, "an ack has arrived (status: counted, dropped)")                   \
     X(HOLD_EXPIRE, "hold.expire", DECODE, SCHEDULER, "the scheduler saw that a hold's timer has run out")              \
+    X(FENCE, "fence", DECODE, SCHEDULER, "the keys of the destination are revoked: no write that has them can land")    \
     X(PAGES_FREE, "pages.free", DECODE, SCHEDULER, "a request's pages and slots were freed")                           \
     X(STATUS_RECEIVE, "status.receive", DECODE, RECEIVER, "a transfer's status has arrived (status: success, failed)") \
     X(AUX_CONSUME, "aux.consume", DECODE, SCHEDULER, "the aux record was compared (status: own, foreign)")             \
@@ -60,6 +61,7 @@ enum point {
     X(OK, "ok")                                                                                                        \
     X(SKIP, "skip")                                                                                                    \
     X(ERROR, "error")                                                                                                  \
+    X(REFUSED, "refused")                                                                                              \
     X(ABORT, "abort")                                                                                                  \
     X(SUCCESS, "success")                                                                                              \
     X(FAILED, "failed")                                                                                                \

@@ -24,7 +24,9 @@
       "an abort for a cleared room with outstanding chunks registers the ack's target")                                \
     X(CLEAR_KEEPS_TARGET, "clear_keeps_target", CHOICE, "never while_outstanding always",                              \
       "whether clearing a room keeps the ack's target")                                                                \
-    X(FREE, "free", CHOICE, "at_abort hold", "when decode frees an aborted request's memory")                          \
+    X(FREE, "free", CHOICE, "at_abort hold fence", "when decode frees an aborted request's memory")                    \
+    X(FENCE_SCOPE, "fence_scope", CHOICE, "room session pool",                                                         \
+      "whose destination keys a fence revokes: the room's, its prefill rank's, or all of this decode rank")            \
     X(ARM, "arm", CHOICE, "before_send after_send", "whether the ack tracker is ready before the abort is sent")       \
     X(HOLD_ENDS_BY_ACK, "hold_ends_by_ack", BOOL, "", "drain acks of all prefill ranks end a hold")                    \
     X(HOLD_ENDS_BY_TIMER, "hold_ends_by_timer", BOOL, "", "a timer ends a hold")                                       \
@@ -34,7 +36,8 @@
     X(RECHECK_STATE, "recheck_state", BOOL, "", "the same before the state slot's write")                              \
     X(RECHECK_AUX, "recheck_aux", BOOL, "", "the same before the aux slot's write")                                    \
     X(RECHECK_STATUS, "recheck_status", BOOL, "", "the same before the success status")                                \
-    X(AUX_GUARD, "aux_guard", BOOL, "", "decode compares the aux record's room id before it commits")
+    X(AUX_GUARD, "aux_guard", BOOL, "", "decode compares the aux record's room id before it commits")                  \
+    X(AUX_CLEAR, "aux_clear", BOOL, "", "a freed aux slot's room id is set to 0, which means not yet written")
 
 enum core_knob {
 #define X(id, name, kind, values, what) CORE_##id,
@@ -45,10 +48,17 @@ enum core_knob {
 
 /* X(enumerator, name, kind, values, what it decides); DESIGN section 6, second axis. */
 #define ENGINE_KNOB_TABLE(X)                                                                                           \
-    X(POSTING, "posting", CHOICE, "blocking",                                                                          \
-      "one blocking call for a chunk's KV, then state, then aux, one after the other")                                 \
+    X(POSTING, "posting", CHOICE, "blocking async",                                                                    \
+      "one blocking call for a chunk's KV, then state, then aux; or all posted at once and then polled")               \
+    X(NOTICE, "notice", CHOICE, "status notification",                                                                 \
+      "decode learns of a transfer's end by a message of the worker, or by notifications that follow the data")        \
+    X(COMPLETION, "completion", CHOICE, "landed posted",                                                               \
+      "what a completion means: the bytes are there, or only that they were handed over")                              \
     X(TIMEOUT, "timeout", DURATION, "",                                                                                \
       "the engine gives up a write this long after its post, without stopping the bytes; 0: never")                    \
+    X(RETRIES, "retries", NUMBER, "", "how often the engine sends a write again that it has given up")                 \
+    X(UNKNOWN_ROOM, "unknown_room", CHOICE, "skip fail", "what a worker does with a chunk whose room is not known")    \
+    X(ERROR_KEEPS_COUNT, "error_keeps_count", BOOL, "", "after an error the chunk stays counted, so no ack follows")   \
     X(FAILED_STICKY, "failed_sticky", BOOL, "", "a room that has failed stays failed when a success follows")          \
     X(BLACKLIST, "blacklist", BOOL, "", "a session's first failed write makes the worker skip it from then on")
 
@@ -64,16 +74,22 @@ enum { ABORT_ACK_NONE, ABORT_ACK_RECEIVED, ABORT_ACK_DRAINED };
 enum { COUNT_AT_DEQUEUE, COUNT_AT_AFTER_CHECK };
 enum { ACK_CLEARED_NEVER, ACK_CLEARED_ALWAYS, ACK_CLEARED_WHEN_DRAINED };
 enum { CLEAR_KEEPS_NEVER, CLEAR_KEEPS_WHILE_OUTSTANDING, CLEAR_KEEPS_ALWAYS };
-enum { FREE_AT_ABORT, FREE_HOLD };
+enum { FREE_AT_ABORT, FREE_HOLD, FREE_FENCE };
+enum { FENCE_ROOM, FENCE_SESSION, FENCE_POOL };
 enum { ARM_BEFORE_SEND, ARM_AFTER_SEND };
-enum { POSTING_BLOCKING };
+enum { POSTING_BLOCKING, POSTING_ASYNC };
+enum { NOTICE_STATUS, NOTICE_NOTIFICATION };
+enum { COMPLETION_LANDED, COMPLETION_POSTED };
+enum { UNKNOWN_ROOM_SKIP, UNKNOWN_ROOM_FAIL };
+/* At most this many retries: each is a wire entry of its own. */
+enum { RETRIES_MAX = 3 };
 
 struct policy {
     uint32_t core[CORE_KNOB_COUNT];
     uint32_t engine[ENGINE_KNOB_COUNT];
 };
 
-enum knob_kind { KNOB_BOOL, KNOB_CHOICE, KNOB_DURATION };
+enum knob_kind { KNOB_BOOL, KNOB_CHOICE, KNOB_DURATION, KNOB_NUMBER };
 
 struct knob_row {
     const char *name;

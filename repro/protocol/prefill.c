@@ -40,6 +40,7 @@ enum {
     WORKER_STATE_WAITS,
     WORKER_AUX_POSTED,
     WORKER_AUX_WAITS,
+    WORKER_POLLS, /* asynchronous engines: waits for all handles, and stops at the first error */
     WORKER_STATUS_SENT,
     WORKER_DONE,
     WORKER_ACKED
@@ -86,9 +87,10 @@ static void send(struct prefill *p, enum message_type type, uint32_t to, uint32_
     a->status = status;
 }
 
-static void post(struct prefill *p, uint32_t actor, enum effect effect, uint32_t q, uint32_t chunk)
+static void effect_action(struct prefill *p, enum action_type type, uint32_t actor, enum effect effect, uint32_t q,
+                          uint32_t chunk)
 {
-    struct action *a = act(p->out, ACTION_POST);
+    struct action *a = act(p->out, type);
 
     a->actor = actor;
     a->effect = effect;
@@ -260,7 +262,7 @@ static void scheduler_forward(struct prefill *p, uint32_t q)
     cell_set(p->s, &p->l->scheduler.request, 0, q + 1);
     cell_set(p->s, &p->l->scheduler.chunk, 0, chunk);
     cell_set(p->s, &p->l->scheduler.pc, 0, SCHEDULER_FORWARD);
-    post(p, ACTOR_SCHEDULER, EFFECT_FORWARD, q, chunk);
+    effect_action(p, ACTION_POST, ACTOR_SCHEDULER, EFFECT_FORWARD, q, chunk);
 }
 
 static void scheduler_begin(struct prefill *p)
@@ -521,8 +523,14 @@ static bool room_gone(const struct prefill *p, uint32_t room)
 static void worker_done(struct prefill *p, const struct work_unit *u, enum point_status status)
 {
     worker_forget_destination(p, u);
-    room_count(p, u->room, -1);
+    if (status != POINT_STATUS_ERROR || !p->c->policy.engine[ENGINE_ERROR_KEEPS_COUNT])
+        room_count(p, u->room, -1);
     worker_at(p, u, WORKER_DONE, POINT_CHUNK_DONE, status);
+}
+
+static bool polls(const struct prefill *p)
+{
+    return p->c->policy.engine[ENGINE_POSTING] == POSTING_ASYNC;
 }
 
 static bool counts_at_dequeue(const struct prefill *p)
@@ -530,20 +538,43 @@ static bool counts_at_dequeue(const struct prefill *p)
     return p->c->policy.core[CORE_COUNT_AT] == COUNT_AT_DEQUEUE;
 }
 
+/* A fence that takes more than the room's keys ends the session; what is published later belongs to a new one, which is
+ * not on the blacklist. */
+static bool session_renewed(const struct prefill *p)
+{
+    return p->c->policy.core[CORE_FREE] == FREE_FENCE && p->c->policy.core[CORE_FENCE_SCOPE] != FENCE_ROOM;
+}
+
+static bool is_error(unsigned status)
+{
+    return status == POINT_STATUS_ERROR || status == POINT_STATUS_REFUSED;
+}
+
 static void worker_fail(struct prefill *p, const struct work_unit *u)
 {
     uint32_t decode = decode_of(p, u->q);
+    bool refused = cell(p->s, &u->w->actor.status, 0) == POINT_STATUS_REFUSED;
 
-    if (p->c->policy.engine[ENGINE_BLACKLIST])
+    if (p->c->policy.engine[ENGINE_BLACKLIST] && !(refused && session_renewed(p)))
         cell_set(p->s, &p->l->session_failed, decode - p->c->prefill_len, 1);
     room_update(p, u->room, ROOM_FAILED);
-    send(p, MESSAGE_STATUS, decode, u->q, POINT_STATUS_FAILED);
     cell_set(p->s, &u->w->actor.status, 0, POINT_STATUS_ERROR);
+    if (p->c->policy.engine[ENGINE_NOTICE] != NOTICE_STATUS) { /* nobody tells decode */
+        worker_done(p, u, POINT_STATUS_ERROR);
+        return;
+    }
+    send(p, MESSAGE_STATUS, decode, u->q, POINT_STATUS_FAILED);
     worker_at(p, u, WORKER_STATUS_SENT, POINT_STATUS_SEND, POINT_STATUS_FAILED);
 }
 
 static void worker_check(struct prefill *p, const struct work_unit *u)
 {
+    if (p->c->policy.engine[ENGINE_UNKNOWN_ROOM] == UNKNOWN_ROOM_FAIL &&
+        cell(p->s, &p->l->room_status, u->room) == ROOM_UNKNOWN) {
+        cell_set(p->s, &u->w->actor.status, 0, POINT_STATUS_ERROR);
+        worker_at(p, u, WORKER_CHECKED, POINT_CHUNK_CHECK, POINT_STATUS_ERROR);
+        return;
+    }
     if (room_gone(p, u->room)) {
         cell_set(p->s, &u->w->actor.status, 0, POINT_STATUS_SKIP);
         worker_at(p, u, WORKER_CHECKED, POINT_CHUNK_CHECK, POINT_STATUS_SKIP);
@@ -558,15 +589,54 @@ static void worker_check(struct prefill *p, const struct work_unit *u)
 
 static void worker_post(struct prefill *p, const struct work_unit *u, enum effect effect, unsigned pc, enum point at)
 {
-    post(p, u->actor, effect, u->q, u->chunk);
+    effect_action(p, ACTION_POST, u->actor, effect, u->q, u->chunk);
+    if (polls(p))
+        cell_set(p->s, &u->w->handles, 0, cell(p->s, &u->w->handles, 0) | 1u << (effect - EFFECT_KV));
     worker_at(p, u, pc, at, POINT_STATUS_NONE);
+}
+
+static bool last_chunk(const struct prefill *p, const struct work_unit *u)
+{
+    return u->chunk + 1 == p->c->requests[p->m->requests[u->q]].chunks;
+}
+
+/* An asynchronous engine posts KV, state and aux of the last chunk before it polls any of them. */
+static void worker_posts_on(struct prefill *p, const struct work_unit *u, unsigned pc)
+{
+    const uint32_t *core = p->c->policy.core;
+    bool gone = room_gone(p, u->room);
+
+    if (pc == WORKER_KV_POSTED && last_chunk(p, u) && !(core[CORE_RECHECK_STATE] && gone))
+        worker_post(p, u, EFFECT_STATE, WORKER_STATE_POSTED, POINT_STATE_POST);
+    else if (pc == WORKER_STATE_POSTED && !(core[CORE_RECHECK_AUX] && gone))
+        worker_post(p, u, EFFECT_AUX, WORKER_AUX_POSTED, POINT_AUX_POST);
+    else
+        cell_set(p->s, &u->w->actor.pc, 0, WORKER_POLLS);
+}
+
+/* Every write of the last chunk is over: the room has succeeded, which revives a cleared one (facts: pd-protocol 1.1). */
+static void worker_succeeds(struct prefill *p, const struct work_unit *u)
+{
+    if (p->c->policy.core[CORE_RECHECK_STATUS] && room_gone(p, u->room)) {
+        worker_done(p, u, POINT_STATUS_SKIP);
+        return;
+    }
+    room_update(p, u->room, ROOM_SUCCESS);
+    if (p->c->policy.engine[ENGINE_NOTICE] != NOTICE_STATUS) {
+        worker_done(p, u, POINT_STATUS_OK);
+        return;
+    }
+    send(p, MESSAGE_STATUS, decode_of(p, u->q), u->q, POINT_STATUS_SUCCESS);
+    worker_at(p, u, WORKER_STATUS_SENT, POINT_STATUS_SEND, POINT_STATUS_SUCCESS);
 }
 
 /* After the KV write of a chunk: the last chunk drags state, aux and status behind it. */
 static void worker_follow(struct prefill *p, const struct work_unit *u)
 {
-    if (u->chunk + 1 < p->c->requests[p->m->requests[u->q]].chunks)
+    if (!last_chunk(p, u))
         worker_done(p, u, POINT_STATUS_OK);
+    else if (polls(p))
+        worker_succeeds(p, u);
     else if (p->c->policy.core[CORE_RECHECK_STATE] && room_gone(p, u->room))
         worker_done(p, u, POINT_STATUS_SKIP);
     else
@@ -576,7 +646,7 @@ static void worker_follow(struct prefill *p, const struct work_unit *u)
 /* Checked and counted: into the send, unless the session is on the blacklist. */
 static void worker_enter(struct prefill *p, const struct work_unit *u)
 {
-    if (cell(p->s, &u->w->actor.status, 0) == POINT_STATUS_ERROR)
+    if (is_error(cell(p->s, &u->w->actor.status, 0)))
         worker_fail(p, u);
     else
         worker_at(p, u, WORKER_SENDING, POINT_SEND_BEGIN, POINT_STATUS_NONE);
@@ -634,10 +704,13 @@ static void worker_go(struct prefill *p, const struct work_unit *u)
     case WORKER_KV_POSTED:
     case WORKER_STATE_POSTED:
     case WORKER_AUX_POSTED:
-        cell_set(p->s, &u->w->actor.pc, 0, pc + 1); /* waits for the effect */
+        if (polls(p))
+            worker_posts_on(p, u, pc);
+        else
+            cell_set(p->s, &u->w->actor.pc, 0, pc + 1); /* waits for the effect */
         break;
     case WORKER_KV_COMPLETE:
-        if (status == POINT_STATUS_ERROR)
+        if (is_error(status))
             worker_fail(p, u);
         else
             worker_follow(p, u);
@@ -659,24 +732,41 @@ static void worker_go(struct prefill *p, const struct work_unit *u)
     }
 }
 
+/* One handle of an asynchronous engine. The first error ends the polling; what the others write goes on. */
+static void worker_polled(struct prefill *p, const struct work_unit *u, enum effect effect, enum point_status rc)
+{
+    unsigned handles = cell(p->s, &u->w->handles, 0) & ~(1u << (effect - EFFECT_KV));
+
+    if (is_error(rc)) {
+        for (int e = EFFECT_KV; e <= EFFECT_AUX; e++)
+            if (handles & 1u << (e - EFFECT_KV))
+                effect_action(p, ACTION_ABANDON, u->actor, (enum effect)e, u->q, u->chunk);
+        handles = 0;
+    }
+    cell_set(p->s, &u->w->handles, 0, handles);
+    if (handles)
+        return;
+    cell_set(p->s, &u->w->actor.status, 0, is_error(rc) ? rc : 0);
+    worker_at(p, u, WORKER_KV_COMPLETE, POINT_KV_COMPLETE, rc);
+}
+
 static void worker_finished(struct prefill *p, const struct work_unit *u, enum effect effect, enum point_status rc)
 {
-    if (effect == EFFECT_KV) {
-        cell_set(p->s, &u->w->actor.status, 0, rc == POINT_STATUS_ERROR ? rc : 0);
+    if (polls(p)) {
+        worker_polled(p, u, effect, rc);
+    } else if (effect == EFFECT_KV) {
+        cell_set(p->s, &u->w->actor.status, 0, is_error(rc) ? rc : 0);
         worker_at(p, u, WORKER_KV_COMPLETE, POINT_KV_COMPLETE, rc);
-    } else if (rc == POINT_STATUS_ERROR) {
+    } else if (is_error(rc)) {
+        cell_set(p->s, &u->w->actor.status, 0, rc);
         worker_fail(p, u);
     } else if (effect == EFFECT_STATE) {
         if (p->c->policy.core[CORE_RECHECK_AUX] && room_gone(p, u->room))
             worker_done(p, u, POINT_STATUS_SKIP);
         else
             worker_post(p, u, EFFECT_AUX, WORKER_AUX_POSTED, POINT_AUX_POST);
-    } else if (p->c->policy.core[CORE_RECHECK_STATUS] && room_gone(p, u->room)) {
-        worker_done(p, u, POINT_STATUS_SKIP);
     } else {
-        room_update(p, u->room, ROOM_SUCCESS); /* revives a cleared room: facts, pd-protocol 1.1 */
-        send(p, MESSAGE_STATUS, decode_of(p, u->q), u->q, POINT_STATUS_SUCCESS);
-        worker_at(p, u, WORKER_STATUS_SENT, POINT_STATUS_SEND, POINT_STATUS_SUCCESS);
+        worker_succeeds(p, u);
     }
 }
 
@@ -764,7 +854,7 @@ struct ready prefill_ready(const struct config *c, uint32_t machine, const uint8
         return pc == RECEIVER_IDLE ? idle : go;
     if (pc == WORKER_IDLE)
         return queue_head(&p, actor - ACTOR_WORKER) < cell(state, &p.l->queue_len, 0) ? go : idle;
-    return pc == WORKER_KV_WAITS || pc == WORKER_STATE_WAITS || pc == WORKER_AUX_WAITS ? waiting : go;
+    return pc == WORKER_KV_WAITS || pc == WORKER_STATE_WAITS || pc == WORKER_AUX_WAITS || pc == WORKER_POLLS ? waiting : go;
 }
 
 bool prefill_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
@@ -788,10 +878,12 @@ bool prefill_local(const struct config *c, uint32_t machine, const uint8_t *stat
     case WORKER_RECHECKED:
         return status == POINT_STATUS_NONE;
     case WORKER_KV_COMPLETE:
-        return status == POINT_STATUS_NONE && !core[CORE_RECHECK_STATE] &&
+        return status == POINT_STATUS_NONE && !polls(&p) && !core[CORE_RECHECK_STATE] &&
                cell(state, &a->chunk, 0) + 1 == c->requests[p.m->requests[cell(state, &a->request, 0) - 1]].chunks;
     case WORKER_KV_POSTED:
+        return !polls(&p) || !core[CORE_RECHECK_STATE];
     case WORKER_STATE_POSTED:
+        return !polls(&p) || !core[CORE_RECHECK_AUX];
     case WORKER_AUX_POSTED:
     case WORKER_ACKED:
         return true;
@@ -814,6 +906,9 @@ bool prefill_awaits(const struct config *c, uint32_t machine, const uint8_t *sta
 
     if (actor == ACTOR_SCHEDULER)
         return effect == EFFECT_FORWARD && pc == SCHEDULER_FORWARD;
+    if (pc == WORKER_POLLS)
+        return effect >= EFFECT_KV && effect <= EFFECT_AUX &&
+               (cell(state, &p.l->workers[actor - ACTOR_WORKER].handles, 0) & 1u << (effect - EFFECT_KV)) != 0;
     return (effect == EFFECT_KV && pc == WORKER_KV_WAITS) || (effect == EFFECT_STATE && pc == WORKER_STATE_WAITS) ||
            (effect == EFFECT_AUX && pc == WORKER_AUX_WAITS);
 }

@@ -42,6 +42,8 @@ static void message_move(const struct config *c, uint8_t *world, uint32_t to, ui
     cell_set(world, &c->message_to, to, cell(world, &c->message_to, from));
     cell_set(world, &c->message_request, to, cell(world, &c->message_request, from));
     cell_set(world, &c->message_status, to, cell(world, &c->message_status, from));
+    if (c->message_part.len)
+        cell_set(world, &c->message_part, to, cell(world, &c->message_part, from));
 }
 
 static void message_put(const struct config *c, uint8_t *world, uint32_t at, const struct message *m)
@@ -51,6 +53,8 @@ static void message_put(const struct config *c, uint8_t *world, uint32_t at, con
     cell_set(world, &c->message_to, at, m->to);
     cell_set(world, &c->message_request, at, m->request);
     cell_set(world, &c->message_status, at, m->status);
+    if (c->message_part.len)
+        cell_set(world, &c->message_part, at, m->part);
 }
 
 static void message_send(const struct config *c, uint8_t *world, const struct message *m)
@@ -70,15 +74,28 @@ static struct message message_at(const struct config *c, const uint8_t *world, u
                             .to = cell(world, &c->message_to, at),
                             .request = cell(world, &c->message_request, at),
                             .status = (enum point_status)cell(world, &c->message_status, at),
+                            .part = c->message_part.len ? cell(world, &c->message_part, at) : 0,
                             .world = world};
+}
+
+/* A copy of this METADATA message is still on its way: what it points at stays. */
+static bool metadata_doubled(const struct config *c, const uint8_t *world, uint32_t at)
+{
+    uint32_t len = cell(world, &c->messages_len, 0);
+
+    for (uint32_t i = 0; i < len; i++)
+        if (i != at && cell(world, &c->message_type, i) == MESSAGE_METADATA &&
+            cell(world, &c->message_request, i) == cell(world, &c->message_request, at))
+            return true;
+    return false;
 }
 
 static void message_remove(const struct config *c, uint8_t *world, uint32_t at)
 {
-    static const struct message none = {MESSAGE_NONE, 0, 0, 0, POINT_STATUS_NONE, NULL};
+    static const struct message none = {.type = MESSAGE_NONE};
     uint32_t len = cell(world, &c->messages_len, 0), request = cell(world, &c->message_request, at);
 
-    if (cell(world, &c->message_type, at) == MESSAGE_METADATA) {
+    if (cell(world, &c->message_type, at) == MESSAGE_METADATA && !metadata_doubled(c, world, at)) {
         for (uint32_t i = 0; i < c->prompt_pages_max; i++)
             cell_set(world, &c->metadata_pages, request * c->prompt_pages_max + i, 0);
         cell_set(world, &c->metadata_slot, request, 0);
@@ -88,6 +105,17 @@ static void message_remove(const struct config *c, uint8_t *world, uint32_t at)
         message_move(c, world, i - 1, i);
     message_put(c, world, len - 1, &none);
     cell_set(world, &c->messages_len, 0, len - 1);
+}
+
+void world_message_lose(const struct config *c, uint8_t *world, uint32_t index) { message_remove(c, world, index); }
+
+void world_message_double(const struct config *c, uint8_t *world, uint32_t index)
+{
+    uint32_t len = cell(world, &c->messages_len, 0);
+
+    for (uint32_t i = len; i > index; i--)
+        message_move(c, world, i, i - 1);
+    cell_set(world, &c->messages_len, 0, len + 1);
 }
 
 static void client_send(const struct config *c, uint8_t *world, enum message_type type, uint32_t request, enum side side)
@@ -121,23 +149,39 @@ static void publish_destination(const struct config *c, uint8_t *world, uint32_t
 
 /* --- the wire --- */
 
-uint32_t wire_index(const struct config *c, uint32_t request, enum effect kind, uint32_t chunk)
+uint32_t wire_index(const struct config *c, uint32_t request, enum effect kind, uint32_t chunk, uint32_t attempt)
 {
     const struct request_config *r = &c->requests[request];
 
-    return r->wire + (kind == EFFECT_KV ? chunk : kind == EFFECT_STATE ? r->chunks : r->chunks + 1);
+    return r->wire + attempt * (r->chunks + 2) +
+           (kind == EFFECT_KV ? chunk : kind == EFFECT_STATE ? r->chunks : r->chunks + 1);
+}
+
+uint32_t wire_live(const struct config *c, const uint8_t *world, uint32_t request, enum effect kind, uint32_t chunk)
+{
+    uint32_t index = wire_index(c, request, kind, chunk, 0);
+
+    for (uint32_t attempt = 0; attempt < c->attempts; attempt++) {
+        unsigned state = cell(world, &c->wire.state, wire_index(c, request, kind, chunk, attempt));
+
+        if (state != WIRE_NONE && state != WIRE_ABANDONED)
+            index = wire_index(c, request, kind, chunk, attempt);
+    }
+    return index;
 }
 
 struct wire_entry wire_entry(const struct config *c, uint32_t index)
 {
-    uint32_t r = 0, at;
+    uint32_t r = 0, at, attempt, parts;
 
     while (r + 1 < c->requests_len && c->requests[r + 1].wire <= index)
         r++;
-    at = index - c->requests[r].wire;
+    parts = c->requests[r].chunks + 2;
+    attempt = (index - c->requests[r].wire) / parts;
+    at = (index - c->requests[r].wire) % parts;
     if (at < c->requests[r].chunks)
-        return (struct wire_entry){r, at, EFFECT_KV};
-    return (struct wire_entry){r, c->requests[r].chunks - 1, at == c->requests[r].chunks ? EFFECT_STATE : EFFECT_AUX};
+        return (struct wire_entry){r, at, attempt, EFFECT_KV};
+    return (struct wire_entry){r, c->requests[r].chunks - 1, attempt, at + 2 == parts ? EFFECT_STATE : EFFECT_AUX};
 }
 
 /* The run of adjacent pages (at both ends) that begins at page `from` of the chunk: its length. */
@@ -173,6 +217,9 @@ struct wire_fragment wire_fragment(const struct config *c, const uint8_t *world,
     struct wire_entry e = wire_entry(c, index);
     uint32_t pages = chunk_pages(c, e.request, e.chunk), per_layer = runs(c, world, index, pages), from = 0;
 
+    if (c->wire_reverse)
+        fragment = c->layers * per_layer - 1 - fragment;
+
     for (uint32_t i = fragment % per_layer; i > 0; i--)
         from += run_len(c, world, index, from, pages);
     return (struct wire_fragment){.layer = fragment / per_layer,
@@ -185,11 +232,11 @@ static void wire_post(const struct config *c, uint8_t *world, uint32_t machine, 
 {
     const struct prefill_layout *l = &c->machines[machine].prefill;
     const struct worker_layout *w = &l->workers[a->actor - ACTOR_WORKER];
-    uint32_t index = wire_index(c, a->request, a->effect, a->chunk), q = c->requests[a->request].prefill_local;
+    uint32_t index = wire_index(c, a->request, a->effect, a->chunk, 0), q = c->requests[a->request].prefill_local;
     const uint8_t *s = block_at(c, world, machine);
 
     assert(cell(world, &c->wire.state, index) == WIRE_NONE);
-    cell_set(world, &c->wire.state, index, WIRE_FLYING);
+    cell_set(world, &c->wire.state, index, cell(world, &c->wire.revoked, a->request) ? WIRE_REFUSED : WIRE_FLYING);
     cell_set(world, &c->wire.worker, index, a->actor);
     if (a->effect == EFFECT_KV) {
         uint32_t n = chunk_pages(c, a->request, a->chunk), first = chunk_first(c, a->chunk);
@@ -218,6 +265,61 @@ static void wire_retire(const struct config *c, uint8_t *world, uint32_t index)
     }
 }
 
+/* The engine sends it again, while the first bytes may still fly. False: it has done so often enough. */
+static bool wire_retry(const struct config *c, uint8_t *world, uint32_t index)
+{
+    struct wire_entry e = wire_entry(c, index);
+    uint32_t next = index + c->requests[e.request].chunks + 2;
+
+    if (e.attempt + 1 >= c->attempts)
+        return false;
+    cell_set(world, &c->wire.state, next, WIRE_FLYING);
+    cell_set(world, &c->wire.worker, next, cell(world, &c->wire.worker, index));
+    cell_set(world, &c->wire.dest, next, cell(world, &c->wire.dest, index));
+    cell_set(world, &c->wire.source, next, cell(world, &c->wire.source, index));
+    for (uint32_t i = 0; i < c->chunk_pages_max; i++) {
+        cell_set(world, &c->wire.dest_pages, next * c->chunk_pages_max + i,
+                 cell(world, &c->wire.dest_pages, index * c->chunk_pages_max + i));
+        cell_set(world, &c->wire.source_pages, next * c->chunk_pages_max + i,
+                 cell(world, &c->wire.source_pages, index * c->chunk_pages_max + i));
+    }
+    cell_set(world, &c->wire.state, index, WIRE_ABANDONED);
+    return true;
+}
+
+static void wire_abandon(const struct config *c, uint8_t *world, uint32_t index)
+{
+    if (cell(world, &c->wire.state, index) == WIRE_FLYING)
+        cell_set(world, &c->wire.state, index, WIRE_ABANDONED);
+    else
+        wire_retire(c, world, index);
+}
+
+/* Revokes the keys of destinations that were published so far, of `request`, of its prefill, or of this whole decode. */
+static void wire_fence(const struct config *c, uint8_t *world, uint32_t request)
+{
+    const struct request_config *fenced = &c->requests[request];
+    unsigned scope = c->policy.core[CORE_FENCE_SCOPE];
+
+    for (uint32_t r = 0; r < c->requests_len; r++) {
+        const struct request_config *q = &c->requests[r];
+
+        if (q->decode != fenced->decode || (scope != FENCE_POOL && q->prefill != fenced->prefill) ||
+            (scope == FENCE_ROOM && r != request) || world_stage(c, world, r) < DECODE_HELD ||
+            world_stage(c, world, r) == DECODE_WAITING)
+            continue;
+        cell_set(world, &c->wire.revoked, r, 1);
+        for (uint32_t i = 0; i < (q->chunks + 2) * c->attempts; i++) {
+            unsigned state = cell(world, &c->wire.state, q->wire + i);
+
+            if (state == WIRE_FLYING)
+                cell_set(world, &c->wire.state, q->wire + i, WIRE_REFUSED);
+            else if (state == WIRE_ABANDONED)
+                wire_retire(c, world, q->wire + i);
+        }
+    }
+}
+
 static void wire_land(const struct config *c, uint8_t *world, uint32_t index, struct actions *out)
 {
     struct wire_entry e = wire_entry(c, index);
@@ -242,12 +344,23 @@ static void wire_land(const struct config *c, uint8_t *world, uint32_t index, st
         cell_set(world, &c->aux_tags[decode], dest, e.request + 1);
         at = POINT_AUX_LANDED;
     }
+    if (last && c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION) {
+        struct message m = {.type = MESSAGE_NOTIFY, .from = c->requests[e.request].prefill, .to = decode, .request = e.request,
+                            .part = wire_index(c, e.request, e.kind, e.chunk, 0) - c->requests[e.request].wire};
+
+        message_send(c, world, &m);
+        a = act(out, ACTION_SEND); /* told to the driver; it has been carried out */
+        a->message = MESSAGE_NOTIFY;
+        a->to = decode;
+        a->request = e.request;
+    }
     a = act(out, ACTION_POINT);
     a->point = at;
     a->actor = cell(world, &c->wire.worker, index);
     a->request = e.request;
     a->chunk = e.chunk;
     a->n = fragment;
+    a->to = index;
     if (!last)
         cell_set(world, &c->wire.fragment, index, fragment + 1);
     else if (cell(world, &c->wire.state, index) == WIRE_ABANDONED)
@@ -340,6 +453,13 @@ uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_
     return cell(block_at(c, world, r->prefill), &c->machines[r->prefill].prefill.slot, r->prefill_local);
 }
 
+bool world_owns_source(const struct config *c, const uint8_t *world, uint32_t request)
+{
+    uint32_t prefill = c->requests[request].prefill;
+
+    return prefill_owns_source(c, prefill, block_at(c, world, prefill), request);
+}
+
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request)
 {
     uint32_t decode = c->requests[request].decode, slot = world_state_slot(c, world, request), tag;
@@ -374,7 +494,7 @@ static void forget_tags(const struct config *c, uint8_t *world, uint32_t machine
 
 uint32_t world_enabled_max(const struct config *c)
 {
-    uint32_t max = c->messages_max + 2 * c->wire_len + c->requests_len * 2, choices = 1;
+    uint32_t max = c->messages_max + 3 * c->wire_len + c->requests_len * 3, choices = 1;
 
     for (int s = 0; s < SIDE_COUNT; s++)
         choices = c->sides[s].pages > choices ? c->sides[s].pages : choices;
@@ -404,6 +524,8 @@ static uint32_t enabled_machine(const struct config *c, const uint8_t *world, ui
 
         if (machine_timer(c, i, s, r))
             out[n++] = (struct transition){TRANSITION_TIMER, i, ACTOR_SCHEDULER, r, 0};
+        if (machine_awaits(c, i, s, ACTOR_SCHEDULER, EFFECT_FENCE, r))
+            out[n++] = (struct transition){TRANSITION_FENCE, i, ACTOR_SCHEDULER, r, 0};
         if (machine_awaits(c, i, s, ACTOR_SCHEDULER, EFFECT_AUX_READ, r) &&
             cell(world, &c->aux_tags[i], world_aux_slot(c, world, r)) != 0)
             out[n++] = (struct transition){TRANSITION_AUX_READ, i, ACTOR_SCHEDULER, r, 0};
@@ -436,10 +558,13 @@ static uint32_t enabled_between(const struct config *c, const uint8_t *world, st
         t = (struct transition){TRANSITION_LAND, c->requests[e.request].prefill, cell(world, &c->wire.worker, i), e.request, i};
         awaited = state != WIRE_ABANDONED &&
                   machine_awaits(c, t.machine, block_at(c, world, t.machine), t.actor, e.kind, e.request);
-        if (state != WIRE_LANDED)
+        if (state == WIRE_FLYING || state == WIRE_ABANDONED)
             out[n++] = t;
-        t.kind = state == WIRE_LANDED ? TRANSITION_COMPLETE : TRANSITION_GIVE_UP;
-        if (awaited && (state == WIRE_LANDED || c->policy.engine[ENGINE_TIMEOUT]))
+        t.kind = TRANSITION_COMPLETE;
+        if (awaited && (state != WIRE_FLYING || c->policy.engine[ENGINE_COMPLETION] == COMPLETION_POSTED))
+            out[n++] = t;
+        t.kind = TRANSITION_GIVE_UP;
+        if (awaited && state == WIRE_FLYING && c->policy.engine[ENGINE_TIMEOUT])
             out[n++] = t;
     }
     return n;
@@ -474,12 +599,38 @@ static void carry_out(const struct config *c, uint8_t *world, uint32_t machine, 
         } else if (a->type == ACTION_POST &&
                    (a->effect == EFFECT_KV || a->effect == EFFECT_STATE || a->effect == EFFECT_AUX)) {
             wire_post(c, world, machine, a);
+        } else if (a->type == ACTION_ABANDON) {
+            wire_abandon(c, world, wire_live(c, world, a->request, a->effect, a->chunk));
         } else if (a->type == ACTION_AUX_CLEAR) {
-            cell_set(world, &c->aux_tags[machine], a->n, 0);
+            if (a->status == POINT_STATUS_OK)
+                cell_set(world, &c->aux_tags[machine], a->n, 0);
         } else if (a->type == ACTION_POINT && a->point == POINT_PAGES_FREE) {
             forget_tags(c, world, machine);
         }
     }
+}
+
+bool wire_can_fail(const struct config *c, const uint8_t *world, uint32_t index)
+{
+    struct wire_entry e = wire_entry(c, index);
+    uint32_t machine = c->requests[e.request].prefill;
+
+    return cell(world, &c->wire.state, index) == WIRE_FLYING &&
+           machine_awaits(c, machine, block_at(c, world, machine), cell(world, &c->wire.worker, index), e.kind, e.request);
+}
+
+void wire_fail(const struct config *c, uint8_t *world, uint32_t index, struct actions *actions)
+{
+    struct wire_entry e = wire_entry(c, index);
+    uint32_t machine = c->requests[e.request].prefill;
+    struct event failed = {.type = EVENT_DONE, .actor = cell(world, &c->wire.worker, index), .request = e.request,
+                           .effect = e.kind, .status = POINT_STATUS_ERROR};
+
+    if (wire_retry(c, world, index))
+        return;
+    machine_step(c, machine, block_of(c, world, machine), &failed, actions);
+    cell_set(world, &c->wire.state, index, WIRE_ABANDONED);
+    carry_out(c, world, machine, actions);
 }
 
 void world_apply(const struct config *c, uint8_t *world, const struct transition *t, struct actions *actions)
@@ -503,11 +654,19 @@ void world_apply(const struct config *c, uint8_t *world, const struct transition
         e.effect = EFFECT_FORWARD;
         e.status = POINT_STATUS_OK;
         break;
-    case TRANSITION_COMPLETE:
     case TRANSITION_GIVE_UP:
+        wire_fail(c, world, t->index, actions);
+        return;
+    case TRANSITION_COMPLETE:
         e.type = EVENT_DONE;
         e.effect = wire_entry(c, t->index).kind;
-        e.status = t->kind == TRANSITION_COMPLETE ? POINT_STATUS_OK : POINT_STATUS_ERROR;
+        e.status = cell(world, &c->wire.state, t->index) == WIRE_REFUSED ? POINT_STATUS_REFUSED : POINT_STATUS_OK;
+        break;
+    case TRANSITION_FENCE:
+        wire_fence(c, world, t->request);
+        e.type = EVENT_DONE;
+        e.effect = EFFECT_FENCE;
+        e.status = POINT_STATUS_OK;
         break;
     case TRANSITION_AUX_READ: {
         uint32_t tag = cell(world, &c->aux_tags[t->machine], world_aux_slot(c, world, t->request));
@@ -525,9 +684,7 @@ void world_apply(const struct config *c, uint8_t *world, const struct transition
     if (t->kind == TRANSITION_DELIVER)
         message_remove(c, world, t->index);
     else if (t->kind == TRANSITION_COMPLETE)
-        wire_retire(c, world, t->index);
-    else if (t->kind == TRANSITION_GIVE_UP)
-        cell_set(world, &c->wire.state, t->index, WIRE_ABANDONED);
+        wire_abandon(c, world, t->index);
     carry_out(c, world, t->machine, actions);
 }
 
@@ -540,7 +697,9 @@ bool world_local(const struct config *c, const uint8_t *world, const struct tran
     case TRANSITION_FORWARD: /* a prefill's: its chunk goes to the end of a queue */
         return t->machine < c->prefill_len;
     case TRANSITION_COMPLETE: /* of the last effect a status follows, which others read */
-        return wire_entry(c, t->index).kind == EFFECT_KV ||
+        if (cell(world, &c->wire.state, t->index) != WIRE_LANDED)
+            return false;
+        return c->policy.engine[ENGINE_POSTING] == POSTING_ASYNC || wire_entry(c, t->index).kind == EFFECT_KV ||
                (wire_entry(c, t->index).kind == EFFECT_STATE && !c->policy.core[CORE_RECHECK_AUX]);
     default:
         return false;

@@ -20,8 +20,9 @@ enum transition_kind {
     TRANSITION_FORWARD,  /* the model has run */
     TRANSITION_LAND,     /* the next fragment of a write lands */
     TRANSITION_COMPLETE, /* a write's completion reaches its worker */
-    TRANSITION_GIVE_UP,  /* the engine times a write out; its bytes fly on */
+    TRANSITION_GIVE_UP,  /* the engine times a write out, or sends it again; its bytes fly on */
     TRANSITION_AUX_READ, /* decode finds a room id in its aux slot */
+    TRANSITION_FENCE,    /* destination keys are revoked: what still flies with them is refused */
     TRANSITION_TIMER     /* a hold's timer runs out */
 };
 
@@ -44,7 +45,7 @@ uint32_t world_enabled_max(const struct config *c);
 uint32_t world_enabled_part(const struct config *c, const uint8_t *world, uint32_t machine, struct transition *out);
 
 /* Takes one enabled transition. Actions come from the machine that stepped, and from the wire: a wire point is an
- * ACTION_POINT whose actor is the worker that posted and whose n is the fragment. */
+ * ACTION_POINT whose actor is the worker that posted, whose n is the fragment and whose to is the wire entry. */
 void world_apply(const struct config *c, uint8_t *world, const struct transition *t, struct actions *actions);
 
 /* Whether an enabled transition is local (machine_local() for a go): it commutes with all others, disables none and
@@ -57,14 +58,32 @@ void world_abort(const struct config *c, uint8_t *world, uint32_t request, enum 
 
 /* --- the wire, for drivers that move bytes --- */
 
-enum { WIRE_NONE, WIRE_FLYING, WIRE_LANDED, WIRE_ABANDONED };
+enum {
+    WIRE_NONE,
+    WIRE_FLYING,
+    WIRE_LANDED,    /* completion not yet delivered */
+    WIRE_ABANDONED, /* flies, but nobody waits for it */
+    WIRE_REFUSED    /* its destination was fenced: the error not yet delivered */
+};
 
 struct wire_entry {
-    uint32_t request, chunk;
+    uint32_t request, chunk, attempt;
     enum effect kind; /* KV, STATE, AUX */
 };
 struct wire_entry wire_entry(const struct config *c, uint32_t index);
-uint32_t wire_index(const struct config *c, uint32_t request, enum effect kind, uint32_t chunk);
+/* attempt 0 is the first; the live attempt of a write is the one that its worker's completion comes from. */
+uint32_t wire_index(const struct config *c, uint32_t request, enum effect kind, uint32_t chunk, uint32_t attempt);
+uint32_t wire_live(const struct config *c, const uint8_t *world, uint32_t request, enum effect kind, uint32_t chunk);
+/* The engine reports that a write has failed while its bytes fly on (or sends it once more, if it has retries left): a
+ * fault, possible while the write flies and is awaited. */
+bool wire_can_fail(const struct config *c, const uint8_t *world, uint32_t index);
+void wire_fail(const struct config *c, uint8_t *world, uint32_t index, struct actions *actions);
+
+/* --- a hostile network: what can happen to the message at `index` of the world's list --- */
+
+void world_message_lose(const struct config *c, uint8_t *world, uint32_t index);
+/* The copy follows its original in the same channel. */
+void world_message_double(const struct config *c, uint8_t *world, uint32_t index);
 
 /* One fragment of a KV write: `pages` pages of `layer` from source_first to dest_first, both runs of adjacent pages. */
 struct wire_fragment {
@@ -89,6 +108,9 @@ uint32_t world_tokens(const struct config *c, const uint8_t *world, uint32_t req
 /* The source pages and slot on its prefill machine. */
 uint32_t world_source_page(const struct config *c, const uint8_t *world, uint32_t request, uint32_t idx);
 uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_t request);
+
+/* Whether the source memory of a request's chunks is still its own (prefill releases it while a worker may be reading). */
+bool world_owns_source(const struct config *c, const uint8_t *world, uint32_t request);
 
 /* Whether decode now reads memory of this request that holds another request's bytes: the corruption itself. */
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request);

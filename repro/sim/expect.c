@@ -55,6 +55,26 @@ static void number(struct comparison *c, const char *of, const char *what, const
         differs(c, "%s%s%s: expected %s, got %" PRIu64, of, *of ? ": " : "", what, range_text(want, text, sizeof text), got);
 }
 
+static void compare_rows(struct comparison *c, const struct expect_request *e, const struct request_result *got)
+{
+    const char *name = c->s->requests[e->request].name;
+    char what[192];
+
+    for (uint32_t i = 0; i < e->rows_len; i++) {
+        uint64_t rows = 0;
+
+        for (uint32_t k = 0; k < got->foreign_len; k++)
+            if (got->foreign[k].writer == e->rows[i].writer)
+                rows = got->foreign[k].rows;
+        snprintf(what, sizeof what, "request %.63s: rows read that were written by %.63s", name,
+                 c->s->requests[e->rows[i].writer].name);
+        number(c, "", what, &e->rows[i].rows, rows);
+    }
+    if (e->state_from >= 0 && e->state_from != got->foreign_state)
+        differs(c, "request %s: state written by: expected %s, got %s", name, c->s->requests[e->state_from].name,
+                got->foreign_state < 0 ? "itself" : c->s->requests[got->foreign_state].name);
+}
+
 static void compare_request(struct comparison *c, const struct expect_request *e)
 {
     const struct request_result *got = &c->r->requests[e->request];
@@ -76,6 +96,7 @@ static void compare_request(struct comparison *c, const struct expect_request *e
     if (e->finish_reason >= 0 && e->finish_reason != got->finish_reason)
         differs(c, "%s: finish_reason: expected %s, got %s", what, finish_reason_name(e->finish_reason),
                 finish_reason_name(got->finish_reason));
+    compare_rows(c, e, got);
     if (e->silent >= 0 && e->silent != (int)got->silent)
         differs(c, "%s: silent: expected %s, got %s", what, e->silent ? "true" : "false", got->silent ? "true" : "false");
 }
@@ -109,6 +130,19 @@ static void compare_order(struct comparison *c, const struct expect *e, const ui
     }
 }
 
+/* A request that is never answered hangs; unless the scenario says that it expects that, it is a difference. */
+static void compare_answered(struct comparison *c, const struct expect *e, uint32_t request)
+{
+    const struct request_result *got = &c->r->requests[request];
+
+    for (uint32_t i = 0; i < e->requests_len; i++)
+        if (e->requests[i].request == request && e->requests[i].output >= 0)
+            return;
+    if (got->submitted && got->status == 0)
+        differs(c, "request %s: decode never answered its client (expect `liveness: {unanswered: N}` if that is meant)",
+                c->s->requests[request].name);
+}
+
 int expect_compare(const struct scenario *s, struct played *p)
 {
     static const char *const names[EXPECT_NUMBER_COUNT] = {
@@ -128,6 +162,9 @@ int expect_compare(const struct scenario *s, struct played *p)
         differs(&c, "expected to be prevented at step %d, was not", e->prevented_step);
     for (uint32_t i = 0; i < e->requests_len; i++)
         compare_request(&c, &e->requests[i]);
+    if (p->result.ended == ARM_QUIESCENT && !e->numbers[EXPECT_UNANSWERED].given)
+        for (uint32_t r = 0; r < s->requests_len; r++)
+            compare_answered(&c, e, r);
     for (int i = 0; i < EXPECT_NUMBER_COUNT; i++)
         number(&c, "", names[i], &e->numbers[i], p->result.numbers[i]);
     for (uint32_t i = 0; i < e->holds_len; i++)

@@ -14,9 +14,12 @@ int memory_init(struct memory *m, const struct config *c, enum side side)
     m->kv.page_tokens = c->page_tokens;
     for (int layer = 0; layer < MODEL_ATTN_LAYERS; layer++) {
         m->kv.layer[layer] = calloc((size_t)s->pages + 1, page_floats * sizeof(float));
-        failed |= m->kv.layer[layer] == NULL;
+        m->row_writer[layer] = calloc((size_t)s->pages + 1, c->page_tokens);
+        failed |= m->kv.layer[layer] == NULL || m->row_writer[layer] == NULL;
     }
     m->state = calloc((size_t)s->state_slots + 1, MODEL_STATE_FLOATS * sizeof(float));
+    m->slot_writer = calloc((size_t)s->state_slots + 1, 1);
+    failed |= m->slot_writer == NULL;
     if (side == SIDE_DECODE)
         m->aux = calloc((size_t)s->aux_slots + 1, sizeof *m->aux);
     if (!failed && m->state && (m->aux || side == SIDE_PREFILL))
@@ -27,8 +30,11 @@ int memory_init(struct memory *m, const struct config *c, enum side side)
 
 void memory_fini(struct memory *m)
 {
-    for (int layer = 0; layer < MODEL_ATTN_LAYERS; layer++)
+    for (int layer = 0; layer < MODEL_ATTN_LAYERS; layer++) {
         free(m->kv.layer[layer]);
+        free(m->row_writer[layer]);
+    }
+    free(m->slot_writer);
     free(m->state);
     free(m->aux);
     memset(m, 0, sizeof *m);

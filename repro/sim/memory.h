@@ -20,6 +20,9 @@ struct memory {
     struct model_kv kv;
     float *state; /* [slots + 1][MODEL_STATE_FLOATS] */
     struct aux_record *aux; /* [aux slots + 1]; NULL on the prefill side */
+    /* Who computed what lies there: request + 1, 0 nobody. Travels with the bytes, and no result depends on it. */
+    uint8_t *row_writer[MODEL_ATTN_LAYERS]; /* [pages + 1][page_tokens] */
+    uint8_t *slot_writer;                   /* [slots + 1] */
 };
 
 /* -ENOMEM. */
@@ -29,6 +32,11 @@ void memory_fini(struct memory *m);
 static inline float *memory_row(const struct memory *m, uint32_t layer, uint32_t page, uint32_t token)
 {
     return m->kv.layer[layer] + ((uint64_t)page * m->kv.page_tokens + token) * MODEL_ROW_FLOATS;
+}
+
+static inline uint8_t *memory_row_writer(const struct memory *m, uint32_t layer, uint32_t page, uint32_t token)
+{
+    return m->row_writer[layer] + (uint64_t)page * m->kv.page_tokens + token;
 }
 
 static inline float *memory_slot(const struct memory *m, uint32_t slot)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 static bool allocate(struct oracle *o)
@@ -12,7 +13,7 @@ static bool allocate(struct oracle *o)
     o->requests = calloc(c->requests_len, sizeof *o->requests);
     o->holds = calloc(c->requests_len, sizeof *o->holds);
     o->hold_begin_us = calloc(c->requests_len, sizeof *o->hold_begin_us);
-    o->expired = calloc(c->requests_len, sizeof *o->expired);
+    o->hold_ends_by = calloc(c->requests_len, sizeof *o->hold_ends_by);
     o->wire_stale = calloc(c->wire_len, 1);
     o->stale_page = calloc(c->machines_len, sizeof *o->stale_page);
     o->stale_slot = calloc(c->machines_len, sizeof *o->stale_slot);
@@ -21,7 +22,9 @@ static bool allocate(struct oracle *o)
     o->last_slot_owner = calloc(c->machines_len, sizeof *o->last_slot_owner);
     o->noted_pages = calloc(c->requests_len, sizeof *o->noted_pages);
     o->shared = calloc((size_t)c->requests_len * c->requests_len, sizeof *o->shared);
-    if (!o->requests || !o->holds || !o->hold_begin_us || !o->expired || !o->wire_stale || !o->stale_page ||
+    o->foreign = calloc((size_t)c->requests_len * c->requests_len, sizeof *o->foreign);
+    o->foreign_now = calloc(c->requests_len, sizeof *o->foreign_now);
+    if (!o->foreign || !o->foreign_now || !o->requests || !o->holds || !o->hold_begin_us || !o->hold_ends_by || !o->wire_stale || !o->stale_page ||
         !o->stale_slot || !o->stale_aux || !o->last_page_owner || !o->last_slot_owner || !o->noted_pages || !o->shared)
         return false;
     for (uint32_t m = c->prefill_len; m < c->machines_len; m++) {
@@ -46,7 +49,7 @@ int oracle_init(struct oracle *o, const struct config *c, const struct watch_spe
         o->hold_begin_us[r] = UINT64_MAX;
         o->requests[r] = (struct request_result){.output = -1, .finish_reason = FINISH_NONE, .admitted_us = UINT64_MAX,
                                                  .answered_us = {UINT64_MAX, UINT64_MAX},
-                                                 .write_end_us = UINT64_MAX, .shared_with = -1};
+                                                 .write_end_us = UINT64_MAX, .shared_with = -1, .foreign_state = -1};
     }
     return watch->request >= 0 ? rows_init(&o->rows, watch->tokens * c->layers, MODEL_ROW_FLOATS * sizeof(float)) : 0;
 }
@@ -63,7 +66,7 @@ void oracle_fini(struct oracle *o)
     free(o->requests);
     free(o->holds);
     free(o->hold_begin_us);
-    free(o->expired);
+    free(o->hold_ends_by);
     free(o->wire_stale);
     free(o->stale_page);
     free(o->stale_slot);
@@ -72,6 +75,8 @@ void oracle_fini(struct oracle *o)
     free(o->last_slot_owner);
     free(o->noted_pages);
     free(o->shared);
+    free(o->foreign);
+    free(o->foreign_now);
     rows_fini(&o->rows);
     *o = (struct oracle){0};
 }
@@ -93,6 +98,12 @@ static void count_landing(struct oracle *o, uint32_t owner, uint32_t writer, uin
     *seen = 1;
 }
 
+/* Anything but an ordinary transfer: its request no longer waits for it, or the source is no longer its own. */
+static bool odd_landing(const struct oracle *o, const struct sim *s, uint32_t request)
+{
+    return world_stage(o->c, s->world, request) != DECODE_TRANSFER || !world_owns_source(o->c, s->world, request);
+}
+
 void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fragment)
 {
     const struct config *c = o->c;
@@ -100,6 +111,7 @@ void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fra
     uint32_t m = c->requests[e.request].decode, dest = cell(s->world, &c->wire.dest, wire), writer = e.request + 1;
     bool stale = false;
 
+    o->watches_writers = o->watches_writers || odd_landing(o, s, e.request);
     if (e.kind == EFFECT_KV) {
         struct wire_fragment f = wire_fragment(c, s->world, wire, fragment);
         uint64_t page_bytes = (uint64_t)c->page_tokens * MODEL_ROW_FLOATS * sizeof(float);
@@ -182,10 +194,41 @@ static void note_alloc(struct oracle *o, struct sim *s, uint32_t request)
     r->admitted = true;
     r->admitted_us = s->now_us;
     note_pages(o, s, request);
+    r->shared_prompt_pages = r->shared_pages;
     r->shared_slot = *last && *last != request + 1;
     if (r->shared_slot && r->shared_with < 0)
         r->shared_with = (int)*last - 1;
     *last = request + 1;
+}
+
+/* Whose rows this step of the request reads. Only asked once a stale write has landed somewhere. */
+static void note_foreign(struct oracle *o, struct sim *s, uint32_t request)
+{
+    const struct config *c = o->c;
+    const struct memory *m = &s->memory[c->requests[request].decode];
+    uint32_t rows = c->requests[request].prompt_tokens + world_tokens(c, s->world, request) - 1;
+    uint32_t state = m->slot_writer[world_state_slot(c, s->world, request)];
+
+    memset(o->foreign_now, 0, c->requests_len * sizeof *o->foreign_now);
+    for (uint32_t token = 0; token < rows; token++) {
+        uint32_t page = world_page(c, s->world, request, token / c->page_tokens), seen = 0;
+
+        for (uint32_t layer = 0; layer < c->layers; layer++) {
+            uint32_t writer = *memory_row_writer(m, layer, page, token % c->page_tokens);
+
+            if (writer == 0 || writer == request + 1 || writer == seen)
+                continue;
+            seen = writer;
+            if (o->foreign_now[writer - 1].rows++ == 0)
+                o->foreign_now[writer - 1].first = token;
+            o->foreign_now[writer - 1].last = token;
+        }
+    }
+    for (uint32_t w = 0; w < c->requests_len; w++)
+        if (o->foreign_now[w].rows > o->foreign[request * c->requests_len + w].rows)
+            o->foreign[request * c->requests_len + w] = o->foreign_now[w];
+    if (state && state != request + 1)
+        o->requests[request].foreign_state = (int)state - 1;
 }
 
 void oracle_forward(struct oracle *o, struct sim *s, uint32_t machine)
@@ -193,8 +236,11 @@ void oracle_forward(struct oracle *o, struct sim *s, uint32_t machine)
     for (uint32_t q = 0; q < o->c->machines[machine].requests_len; q++) {
         uint32_t request = o->c->machines[machine].requests[q];
 
-        if (world_in_batch(o->c, s->world, request))
-            note_pages(o, s, request);
+        if (!world_in_batch(o->c, s->world, request))
+            continue;
+        note_pages(o, s, request);
+        if (o->watches_writers)
+            note_foreign(o, s, request);
     }
 }
 
@@ -235,19 +281,23 @@ void oracle_passed(struct oracle *o, struct sim *s, const struct pass *p)
         break;
     case POINT_HOLD_BEGIN:
         o->hold_begin_us[p->request] = s->now_us;
+        o->hold_ends_by[p->request] = HOLD_END_ACK;
         break;
     case POINT_HOLD_EXPIRE:
-        o->expired[p->request] = true;
+        o->hold_ends_by[p->request] = HOLD_END_TIMER;
+        break;
+    case POINT_FENCE:
+        o->hold_ends_by[p->request] = HOLD_END_FENCE;
         break;
     case POINT_PAGES_FREE:
         if (o->hold_begin_us[p->request] != UINT64_MAX)
-            hold_end(o, p->request, o->expired[p->request] ? HOLD_END_TIMER : HOLD_END_ACK, s->now_us);
+            hold_end(o, p->request, o->hold_ends_by[p->request], s->now_us);
         if ((int)p->request == o->watch->request)
             o->watching = false;
         break;
     case POINT_KV_LANDED:
         o->requests[p->request].write_end_us = s->now_us;
-        if (o->wire_stale[wire_index(o->c, p->request, EFFECT_KV, p->chunk)])
+        if (o->wire_stale[p->wire])
             o->write_end_us = s->now_us;
         break;
     default:
@@ -280,6 +330,8 @@ void oracle_close(struct oracle *o, struct sim *s)
     for (uint32_t m = c->prefill_len; m < c->machines_len; m++)
         for (uint32_t page = 1; c->machines[m].requests_len && page <= c->sides[SIDE_DECODE].pages; page++)
             o->numbers[EXPECT_PINNED_PAGES] += world_page_owner(c, s->world, m, page) != 0;
+    for (uint32_t r = 0; r < c->requests_len; r++)
+        o->numbers[EXPECT_COLLATERAL_FAILED] += o->requests[r].finish_reason == FINISH_ERROR;
     watch_look(o, s);
     for (uint32_t token = 0; o->watch->request >= 0 && token < o->watch->tokens; token++) {
         bool changed = false;

@@ -37,11 +37,11 @@ struct play {
 
 /* --- configuration --- */
 
-static struct config *configure(const struct scenario *s, const struct policy *policy, int request, uint32_t prefill)
+static struct config *configure(const struct scenario *s, const struct arm *arm, int request, uint32_t prefill)
 {
     const struct side_spec *sides[] = {&s->prefill, &s->decode};
     struct request_input *requests = calloc(s->requests_len, sizeof *requests);
-    struct config_input in = {.policy = *policy, .page_tokens = s->decode.page_tokens, .chunk_tokens = s->prefill.chunk_tokens,
+    struct config_input in = {.wire_reverse = s->wire_reverse, .message_spare = arm->faults_len, .policy = arm->policy, .page_tokens = s->decode.page_tokens, .chunk_tokens = s->prefill.chunk_tokens,
                               .layers = MODEL_ATTN_LAYERS, .requests = requests, .requests_len = s->requests_len};
     struct config *c;
 
@@ -244,6 +244,10 @@ static bool perform(struct play *p, uint32_t i)
     case STEP_RELEASE:
         sim_release(&p->sim, s->park);
         return true;
+    case STEP_STOP:
+    case STEP_RESUME:
+        sim_stop(&p->sim, s->machine, s->kind == STEP_STOP);
+        return true;
     case STEP_AWAIT:
         return await_satisfied(p, i);
     case STEP_WAIT:
@@ -268,9 +272,13 @@ static void who_waits_where(const struct play *p, FILE *f)
     const struct scenario *s = p->stage->scenario;
 
     for (uint32_t k = 0; k < p->arm->parks_len; k++)
-        if (p->parks[k].state == PARK_HOLDS || p->parks[k].state == PARK_ARMED)
+        if (p->parks[k].state == PARK_HOLDS || p->parks[k].state == PARK_ARMED || p->parks[k].state == PARK_RELEASED)
             fprintf(f, "  park %s at %s: %s\n", p->arm->parks[k].name, point_name(p->parks[k].point),
                     p->parks[k].state == PARK_HOLDS ? "holds, not released" : "nobody has come");
+    for (uint32_t m = 0; m < p->config->machines_len; m++)
+        if (p->sim.stopped[m])
+            fprintf(f, "  %s %u.%u: stopped\n", side_name(p->config->machines[m].side), p->config->machines[m].instance,
+                    p->config->machines[m].rank);
     for (uint32_t r = 0; r < s->requests_len; r++) {
         enum decode_stage stage = world_stage(p->config, p->sim.world, r);
 
@@ -364,11 +372,18 @@ static void run(struct play *p, struct arm_result *r)
         }
     }
     r->ended = ARM_QUIESCENT;
-    for (uint32_t k = 0; k < p->arm->parks_len; k++)
-        if ((p->parks[k].state == PARK_HOLDS || p->parks[k].state == PARK_ARMED) && !p->arm->end_parked[k]) {
+    for (uint32_t k = 0; k < p->arm->parks_len; k++) {
+        enum park_state state = p->parks[k].state;
+
+        if (state == PARK_ARMED || state == PARK_RELEASED) {
+            voided(p, r, "nobody ever came to a park: the order that the scenario asks for did not happen");
+            return;
+        }
+        if (state == PARK_HOLDS && !p->arm->end_parked[k]) {
             voided(p, r, "a park is still closed at the end (release it, or say `end: {parked: [...]}`)");
             return;
         }
+    }
 }
 
 static uint64_t tokens_digest(const uint32_t *tokens, uint32_t len, uint8_t *scratch)
@@ -390,6 +405,18 @@ static int collect_request(struct play *p, uint32_t r, struct request_result *ou
     out->tokens = p->sim.tokens_len[r];
     out->output_digest = tokens_digest(p->sim.tokens[r], out->tokens, scratch);
     free(scratch);
+    for (uint32_t w = 0; w < p->config->requests_len; w++) {
+        struct foreign_rows *row = &p->oracle.foreign[r * p->config->requests_len + w];
+
+        if (row->rows == 0)
+            continue;
+        if (!out->foreign)
+            out->foreign = calloc(p->config->requests_len, sizeof *out->foreign);
+        if (!out->foreign)
+            return -ENOMEM;
+        row->writer = w;
+        out->foreign[out->foreign_len++] = *row;
+    }
     if (out->submitted)
         out->waited_us = (out->admitted ? out->admitted_us : p->sim.now_us) - p->submitted_us[r];
     return 0;
@@ -404,6 +431,7 @@ static int collect(struct play *p, struct played *out)
     r->arm = p->arm;
     r->phase = p->phase;
     r->requests = calloc(n, sizeof *r->requests);
+    r->requests_len = n;
     r->holds = calloc(n, sizeof *r->holds);
     out->tokens = calloc(n, sizeof *out->tokens);
     out->tokens_len = calloc(n, sizeof *out->tokens_len);
@@ -420,6 +448,8 @@ static int collect(struct play *p, struct played *out)
     memcpy(r->numbers, p->oracle.numbers, sizeof r->numbers);
     memcpy(r->holds, p->oracle.holds, p->oracle.holds_len * sizeof *r->holds);
     r->holds_len = p->oracle.holds_len;
+    for (uint32_t i = 0; i < n; i++)
+        r->numbers[EXPECT_UNANSWERED] += r->requests[i].submitted && r->requests[i].status == 0;
     r->write_end_us = p->oracle.write_end_us;
     r->first_stale_token = p->oracle.first_stale_us == UINT64_MAX ? UINT32_MAX : p->oracle.first_stale_token;
     r->first_change_seen_us = INT64_MIN;
@@ -437,11 +467,12 @@ static int open_play(struct play *p, uint32_t request, uint32_t prefill)
     const struct stage *g = p->stage;
     struct sim_input in = {.times = &g->scenario->times, .model = g->model, .work = g->work,
                            .prompts = (const uint32_t *const *)g->prompts, .parks_len = p->arm->parks_len,
-                           .decode = g->decode, .model_ns = g->model_ns,
+                           .decode = g->decode, .model_ns = g->model_ns, .faults = p->arm->faults,
+                           .faults_len = p->arm->faults_len,
                            .watcher = {p, landing, landed, passed, forward, answered}};
     int rc;
 
-    p->config = configure(g->scenario, &p->arm->policy, p->solo ? (int)request : -1, prefill);
+    p->config = configure(g->scenario, p->arm, p->solo ? (int)request : -1, prefill);
     p->parks = calloc(p->arm->parks_len + 1, sizeof *p->parks);
     p->latches = calloc(p->arm->steps_len + 1, sizeof *p->latches);
     p->order = calloc(p->arm->expect.order_len + 1, sizeof *p->order);
@@ -529,6 +560,8 @@ void arm_result_free(struct arm_result *r)
         free(r->differences[i]);
     free(r->differences);
     free(r->why);
+    for (uint32_t i = 0; r->requests && i < r->requests_len; i++)
+        free(r->requests[i].foreign);
     free(r->requests);
     free(r->holds);
     *r = (struct arm_result){0};

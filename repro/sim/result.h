@@ -9,6 +9,11 @@
 
 enum arm_end { ARM_QUIESCENT, ARM_PREVENTED, ARM_VOID };
 
+/* Rows of a request that decode read although another request had computed them; the most at one time. */
+struct foreign_rows {
+    uint32_t writer, rows, first, last; /* token positions; rows may have gaps between first and last */
+};
+
 struct request_result {
     bool submitted, admitted;
     int output;            /* enum output_kind; -1: the request was not submitted or its client got no output to compare */
@@ -23,9 +28,12 @@ struct request_result {
     uint64_t admitted_us;  /* first pages.alloc; UINT64_MAX: never */
     uint64_t waited_us;    /* from its arrival at decode to pages.alloc */
     /* Pages (prompt and growth) and state slot that this request was given after another request had owned them. */
-    uint32_t shared_pages;
+    uint32_t shared_pages, shared_prompt_pages; /* the second: of those that it was given when it was admitted */
     bool shared_slot;
     int shared_with;       /* that request (the one with most pages), or -1 */
+    struct foreign_rows *foreign; /* [foreign_len] by writer */
+    uint32_t foreign_len;
+    int foreign_state;     /* whose state slot bytes decode read, or -1 */
 };
 
 struct hold_result {
@@ -41,7 +49,8 @@ struct arm_result {
     enum arm_end ended;
     uint32_t ended_step;   /* PREVENTED: 1-based number of the step that could not complete; 0 */
     char *why;             /* PREVENTED, VOID: one or more lines; else NULL */
-    struct request_result *requests; /* [scenario.requests_len] */
+    struct request_result *requests; /* [requests_len] as many as the scenario has */
+    uint32_t requests_len;
     uint64_t numbers[EXPECT_NUMBER_COUNT];
     int64_t first_change_seen_us; /* first watched change as observed, relative to the stale write's end; INT64_MIN: none */
     uint64_t write_end_us;        /* end of the last stale KV write; UINT64_MAX: none */

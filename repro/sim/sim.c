@@ -45,19 +45,85 @@ void sim_match_keys(const struct point_match *m, int32_t keys[PARK_KEYS])
 
 /* --- messages: the world's list with the times that the world doesn't know --- */
 
-static void message_sent(struct sim *s, uint32_t from, uint32_t to)
+/* Returns its index in the list, which is the world's too. */
+static uint32_t message_sent(struct sim *s, uint32_t from, uint32_t to)
 {
     uint32_t at = s->messages_len++;
 
     for (; at > 0 && (s->messages[at - 1].from > from || (s->messages[at - 1].from == from && s->messages[at - 1].to > to)); at--)
         s->messages[at] = s->messages[at - 1];
     s->messages[at] = (struct sim_message){from, to, s->now_us + s->in.times->message_us, ++s->seq};
+    return at;
 }
 
 static void message_taken(struct sim *s, uint32_t at)
 {
     s->messages_len--;
     memmove(&s->messages[at], &s->messages[at + 1], (s->messages_len - at) * sizeof *s->messages);
+}
+
+/* --- faults --- */
+
+/* The fault that hits this message or write, or NULL; each match is counted, the occurrence-th is hit. */
+static const struct fault *fault_hits(struct sim *s, const struct fault *what)
+{
+    const struct fault *hit = NULL;
+
+    for (uint32_t i = 0; i < s->in.faults_len; i++) {
+        const struct fault *f = &s->in.faults[i];
+
+        if (f->is_write != what->is_write || f->request != what->request ||
+            (f->is_write ? f->effect != what->effect || (f->chunk >= 0 && f->chunk != what->chunk) ||
+                               (f->fragment >= 0 && f->fragment != what->fragment)
+                         : f->message != what->message) ||
+            (f->kind == FAULT_ERROR) != (what->kind == FAULT_ERROR))
+            continue;
+        if (++s->fault_seen[i] == f->occurrence && !hit)
+            hit = f;
+    }
+    return hit;
+}
+
+static void message_faulted(struct sim *s, uint32_t at, const struct action *a)
+{
+    struct fault what = {.message = (int)a->message, .request = (int)a->request};
+    const struct fault *f = fault_hits(s, &what);
+
+    if (!f)
+        return;
+    if (f->kind == FAULT_DELAY) {
+        s->messages[at].due_us += f->by_us;
+    } else if (f->kind == FAULT_LOSE) {
+        world_message_lose(s->c, s->world, at);
+        message_taken(s, at);
+    } else {
+        world_message_double(s->c, s->world, at);
+        memmove(&s->messages[at + 1], &s->messages[at], (s->messages_len - at) * sizeof *s->messages);
+        s->messages_len++;
+        s->messages[at + 1].seq = ++s->seq;
+    }
+}
+
+/* What a fault does to the flight that begins now: more time, or no end. */
+static uint64_t flight_fault(struct sim *s, uint32_t wire)
+{
+    struct wire_entry e = wire_entry(s->c, wire);
+    struct sim_flight *f = &s->flights[wire];
+    uint32_t fragment = cell(s->world, &s->c->wire.fragment, wire);
+    struct fault what = {.is_write = true, .effect = (int)e.kind, .request = (int)e.request, .chunk = (int)e.chunk,
+                         .fragment = (int)fragment};
+    const struct fault *hit = fault_hits(s, &what);
+
+    if (fragment == 0) {
+        const struct fault *error;
+
+        what.kind = FAULT_ERROR;
+        error = fault_hits(s, &what);
+        f->posted_us = s->now_us;
+        f->error_us = error ? s->now_us + error->by_us : UINT64_MAX;
+    }
+    f->lost = hit && hit->kind == FAULT_LOSE;
+    return hit && hit->kind == FAULT_DELAY ? hit->by_us : 0;
 }
 
 /* --- bytes --- */
@@ -75,8 +141,10 @@ static void flight_leave(struct sim *s, uint32_t wire)
         struct wire_fragment g = wire_fragment(s->c, s->world, wire, cell(s->world, &s->c->wire.fragment, wire));
 
         memcpy(f->bytes, memory_row(from, g.layer, g.source_first, 0), g.pages * page_floats(s) * sizeof(float));
+        memcpy(f->writers, memory_row_writer(from, g.layer, g.source_first, 0), (size_t)g.pages * s->c->page_tokens);
     } else if (e.kind == EFFECT_STATE) {
         memcpy(f->bytes, memory_slot(from, cell(s->world, &s->c->wire.source, wire)), MODEL_STATE_FLOATS * sizeof(float));
+        f->state_writer = from->slot_writer[cell(s->world, &s->c->wire.source, wire)];
     } else {
         f->aux = s->aux[e.request];
     }
@@ -93,8 +161,10 @@ static void flight_land(struct sim *s, uint32_t wire)
         struct wire_fragment g = wire_fragment(s->c, s->world, wire, cell(s->world, &s->c->wire.fragment, wire));
 
         memcpy(memory_row(to, g.layer, g.dest_first, 0), f->bytes, g.pages * page_floats(s) * sizeof(float));
+        memcpy(memory_row_writer(to, g.layer, g.dest_first, 0), f->writers, (size_t)g.pages * s->c->page_tokens);
     } else if (e.kind == EFFECT_STATE) {
         memcpy(memory_slot(to, dest), f->bytes, MODEL_STATE_FLOATS * sizeof(float));
+        to->slot_writer[dest] = f->state_writer;
     } else {
         to->aux[dest] = f->aux;
     }
@@ -127,6 +197,11 @@ static void prefill_forward(struct sim *s, uint32_t machine)
     for (uint32_t i = 0; i < r->prompt_pages; i++)
         s->page_table[i] = (uint16_t)world_source_page(s->c, s->world, request, i);
     next = model_prefill(s->in.model, s->in.work, &seq, first, s->in.prompts[request] + first, end - first);
+    for (uint32_t token = first; token < end; token++)
+        for (uint32_t layer = 0; layer < s->c->layers; layer++)
+            *memory_row_writer(&s->memory[machine], layer, s->page_table[token / s->c->page_tokens], token % s->c->page_tokens) =
+                (uint8_t)(request + 1);
+    s->memory[machine].slot_writer[world_source_slot(s->c, s->world, request)] = (uint8_t)(request + 1);
     if (end == r->prompt_tokens)
         s->aux[request] = (struct aux_record){.room = r->room + 1u, .first_token = next, .prompt_tokens = r->prompt_tokens};
 }
@@ -136,7 +211,7 @@ static void decode_forward(struct sim *s, uint32_t machine)
     const struct machine_config *m = &s->c->machines[machine];
 
     for (uint32_t q = 0; q < m->requests_len; q++) {
-        uint32_t request = m->requests[q], n, pages;
+        uint32_t request = m->requests[q], n, pages, position;
         struct model_seq seq = {.kv = s->memory[machine].kv, .pages = s->page_table};
 
         if (!world_in_batch(s->c, s->world, request))
@@ -146,8 +221,12 @@ static void decode_forward(struct sim *s, uint32_t machine)
         for (uint32_t i = 0; i < pages; i++)
             s->page_table[i] = (uint16_t)world_page(s->c, s->world, request, i);
         seq.state = memory_slot(&s->memory[machine], world_state_slot(s->c, s->world, request));
-        s->tokens[request][n] = s->in.decode(s->in.model, s->in.work, &seq, s->c->requests[request].prompt_tokens + n - 1,
-                                             s->tokens[request][n - 1], NULL);
+        position = s->c->requests[request].prompt_tokens + n - 1;
+        s->tokens[request][n] =
+            s->in.decode(s->in.model, s->in.work, &seq, position, s->tokens[request][n - 1], NULL);
+        for (uint32_t layer = 0; layer < s->c->layers; layer++)
+            *memory_row_writer(&s->memory[machine], layer, s->page_table[position / s->c->page_tokens],
+                               position % s->c->page_tokens) = (uint8_t)(request + 1);
     }
 }
 
@@ -187,7 +266,16 @@ static uint64_t forward_us(const struct sim *s, uint32_t machine)
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static uint64_t due(const struct sim *s, const struct transition *t)
+/* The engine's own time-out, or the error that a fault makes it report. */
+static uint64_t gives_up_us(const struct sim *s, uint32_t wire)
+{
+    uint32_t timeout_us = s->c->policy.engine[ENGINE_TIMEOUT];
+    const struct sim_flight *f = &s->flights[wire];
+
+    return timeout_us && f->posted_us + timeout_us < f->error_us ? f->posted_us + timeout_us : f->error_us;
+}
+
+static uint64_t due(struct sim *s, const struct transition *t)
 {
     switch (t->kind) {
     case TRANSITION_DELIVER:
@@ -195,9 +283,11 @@ static uint64_t due(const struct sim *s, const struct transition *t)
     case TRANSITION_FORWARD:
         return s->now_us + forward_us(s, t->machine);
     case TRANSITION_LAND:
-        return s->now_us + s->in.times->fragment_us;
+        return s->now_us + s->in.times->fragment_us + flight_fault(s, t->index);
     case TRANSITION_GIVE_UP:
-        return later(s->now_us, s->flights[t->index].posted_us + s->c->policy.engine[ENGINE_TIMEOUT]);
+        return later(s->now_us, gives_up_us(s, t->index));
+    case TRANSITION_FENCE:
+        return s->now_us + s->in.times->fence_us;
     case TRANSITION_TIMER:
         return s->now_us + s->c->policy.core[CORE_HOLD_TIMEOUT];
     case TRANSITION_GO:
@@ -215,6 +305,12 @@ static bool parked(const struct sim *s, const struct transition *t)
     return (t->kind == TRANSITION_LAND || t->kind == TRANSITION_COMPLETE) && s->flights[t->index].park >= 0;
 }
 
+/* One-sided writes need nobody at either end once they are posted. */
+static bool stopped(const struct sim *s, const struct transition *t)
+{
+    return t->kind != TRANSITION_LAND && s->stopped[t->machine];
+}
+
 static const struct sim_pending *known(const struct sim *s, uint32_t part, const struct transition *t)
 {
     for (uint32_t i = 0; t->kind != TRANSITION_DELIVER && i < s->pending_len[part]; i++) {
@@ -227,12 +323,30 @@ static const struct sim_pending *known(const struct sim *s, uint32_t part, const
     return NULL;
 }
 
+/* Errors that faults make an engine report, beside what is enabled in the world. */
+static uint32_t add_errors(const struct sim *s, uint32_t n)
+{
+    uint32_t len = n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct transition t = s->scratch[i];
+
+        if (t.kind == TRANSITION_LAND && s->c->policy.engine[ENGINE_TIMEOUT] == 0 && wire_can_fail(s->c, s->world, t.index)) {
+            t.kind = TRANSITION_GIVE_UP;
+            s->scratch[len++] = t;
+        }
+    }
+    return len;
+}
+
 /* What is enabled in one part of the world now: what was enabled before keeps its due time, what no longer is is gone. */
 static void refresh(struct sim *s, uint32_t part)
 {
     uint32_t n = world_enabled_part(s->c, s->world, part, s->scratch), len = 0;
     struct sim_pending *fresh;
 
+    if (part == s->c->machines_len)
+        n = add_errors(s, n);
     if (n > s->pending_max[part]) {
         uint32_t max = n * 2;
 
@@ -253,12 +367,16 @@ static void refresh(struct sim *s, uint32_t part)
             continue;
         old = known(s, part, t);
         if (old) {
-            fresh[len++] = *old;
+            fresh[len] = *old;
+            fresh[len++].held = stopped(s, t);
             continue;
         }
         if (t->kind == TRANSITION_LAND)
             flight_leave(s, t->index);
-        fresh[len++] = (struct sim_pending){*t, due(s, t), t->kind == TRANSITION_DELIVER ? s->messages[t->index].seq : ++s->seq};
+        fresh[len] = (struct sim_pending){*t, due(s, t), 0, stopped(s, t)};
+        if (fresh[len].due_us == UINT64_MAX)
+            continue;
+        fresh[len++].seq = t->kind == TRANSITION_DELIVER ? s->messages[t->index].seq : ++s->seq;
     }
     if (len > 0)
         memcpy(s->pending[part], fresh, len * sizeof *fresh);
@@ -273,6 +391,8 @@ static struct sim_pending *earliest(const struct sim *s, uint32_t *part)
         for (uint32_t k = 0; k < s->pending_len[i]; k++) {
             struct sim_pending *p = &s->pending[i][k];
 
+            if (p->held || (p->t.kind == TRANSITION_LAND && s->flights[p->t.index].lost))
+                continue;
             if (!best || p->due_us < best->due_us || (p->due_us == best->due_us && p->seq < best->seq)) {
                 best = p;
                 *part = i;
@@ -295,18 +415,14 @@ bool sim_next_due(const struct sim *s, uint64_t *due_us)
 
 static void at_point(struct sim *s, uint32_t machine, const struct action *a)
 {
-    struct pass p = {s->now_us, machine, a->actor, a->point, a->status, a->request, a->chunk, a->n, -1};
+    struct pass p = {s->now_us, machine, a->actor, a->point, a->status, a->request, a->chunk, a->n, -1, a->to};
     int32_t keys[PARK_KEYS];
 
     sim_keys(s->c, &p, keys);
     p.park = park_arrive(&s->parks, a->point, keys);
     if (p.park >= 0) {
         if (on_wire(a->point)) {
-            enum effect kind = a->point == POINT_STATE_LANDED ? EFFECT_STATE
-                               : a->point == POINT_AUX_LANDED ? EFFECT_AUX
-                                                              : EFFECT_KV;
-
-            s->flights[wire_index(s->c, a->request, kind, a->chunk)].park = p.park;
+            s->flights[a->to].park = p.park;
         } else {
             s->actor_park[s->actor_base[machine] + a->actor] = p.park;
         }
@@ -325,18 +441,18 @@ static void carry_out(struct sim *s, uint32_t machine, const struct actions *act
 
         switch (a->type) {
         case ACTION_SEND:
-            message_sent(s, machine, a->to);
+            message_faulted(s, message_sent(s, machine, a->to), a);
             break;
         case ACTION_POST:
-            if (a->effect == EFFECT_KV || a->effect == EFFECT_STATE || a->effect == EFFECT_AUX)
-                s->flights[wire_index(s->c, a->request, a->effect, a->chunk)].posted_us = s->now_us;
+        case ACTION_ABANDON:
             break;
         case ACTION_ANSWER:
             s->in.watcher.answered(s->in.watcher.ctx, s, a->request, s->c->machines[machine].side, a->status);
             break;
         case ACTION_AUX_CLEAR:
             s->aux_token[a->request] = s->memory[machine].aux[a->n].first_token;
-            s->memory[machine].aux[a->n].room = 0;
+            if (a->status == POINT_STATUS_OK)
+                s->memory[machine].aux[a->n].room = 0;
             break;
         case ACTION_POINT:
             at_point(s, machine, a);
@@ -358,7 +474,10 @@ static void take(struct sim *s, const struct transition *t)
     } else if (t->kind == TRANSITION_FORWARD) {
         forward(s, t->machine);
     }
-    world_apply(s->c, s->world, t, &actions);
+    if (t->kind == TRANSITION_GIVE_UP && s->flights[t->index].error_us <= s->now_us)
+        wire_fail(s->c, s->world, t->index, &actions);
+    else
+        world_apply(s->c, s->world, t, &actions);
     if (t->kind == TRANSITION_DELIVER)
         message_taken(s, t->index);
     carry_out(s, t->machine, &actions);
@@ -374,7 +493,7 @@ void sim_step(struct sim *s)
     struct sim_pending *p = earliest(s, &part);
     struct transition t = p->t;
 
-    s->now_us = p->due_us;
+    s->now_us = later(s->now_us, p->due_us);
     *p = s->pending[part][--s->pending_len[part]];
     take(s, &t);
 }
@@ -390,6 +509,13 @@ void sim_abort(struct sim *s, uint32_t request, enum side side)
 {
     world_abort(s->c, s->world, request, side);
     message_sent(s, s->c->machines_len, side == SIDE_PREFILL ? s->c->requests[request].prefill : s->c->requests[request].decode);
+    refresh(s, s->c->machines_len);
+}
+
+void sim_stop(struct sim *s, uint32_t machine, bool stop)
+{
+    s->stopped[machine] = stop;
+    refresh(s, machine);
     refresh(s, s->c->machines_len);
 }
 
@@ -428,7 +554,9 @@ static int allocate(struct sim *s)
     s->pending_len = calloc(c->machines_len + 1, sizeof *s->pending_len);
     s->pending_max = calloc(c->machines_len + 1, sizeof *s->pending_max);
     s->scratch = calloc(world_enabled_max(c), sizeof *s->scratch);
-    s->messages = calloc(c->messages_max + 1, sizeof *s->messages);
+    s->messages = calloc(c->messages_max + 2, sizeof *s->messages);
+    s->fault_seen = calloc(s->in.faults_len + 1, sizeof *s->fault_seen);
+    s->stopped = calloc(c->machines_len, sizeof *s->stopped);
     s->flights = calloc(c->wire_len, sizeof *s->flights);
     s->actor_base = calloc(c->machines_len, sizeof *s->actor_base);
     s->memory = calloc(c->machines_len, sizeof *s->memory);
@@ -436,12 +564,15 @@ static int allocate(struct sim *s)
     s->aux_token = calloc(c->requests_len, sizeof *s->aux_token);
     s->tokens = calloc(c->requests_len, sizeof *s->tokens);
     s->tokens_len = calloc(c->requests_len, sizeof *s->tokens_len);
-    if (!s->world || !s->pending || !s->pending_len || !s->pending_max || !s->scratch || !s->messages || !s->flights ||
+    if (!s->world || !s->pending || !s->pending_len || !s->pending_max || !s->scratch || !s->messages || !s->fault_seen || !s->stopped || !s->flights ||
         !s->actor_base || !s->memory || !s->aux || !s->aux_token || !s->tokens || !s->tokens_len)
         return -ENOMEM;
     for (uint32_t w = 0; w < c->wire_len; w++) {
         s->flights[w].park = -1;
-        if (wire_entry(c, w).kind != EFFECT_AUX && !(s->flights[w].bytes = malloc(flight_floats * sizeof(float))))
+        s->flights[w].error_us = UINT64_MAX;
+        s->flights[w].bytes = malloc(flight_floats * sizeof(float));
+        s->flights[w].writers = malloc((size_t)c->chunk_pages_max * c->page_tokens);
+        if (!s->flights[w].bytes || !s->flights[w].writers)
             return -ENOMEM;
     }
     for (uint32_t m = 0; m < c->machines_len; m++) {
@@ -482,8 +613,10 @@ void sim_fini(struct sim *s)
 
     for (uint32_t i = 0; s->pending && i <= c->machines_len; i++)
         free(s->pending[i]);
-    for (uint32_t w = 0; s->flights && w < c->wire_len; w++)
+    for (uint32_t w = 0; s->flights && w < c->wire_len; w++) {
         free(s->flights[w].bytes);
+        free(s->flights[w].writers);
+    }
     for (uint32_t m = 0; s->memory && m < c->machines_len; m++)
         memory_fini(&s->memory[m]);
     for (uint32_t r = 0; s->tokens && r < c->requests_len; r++)
@@ -503,5 +636,7 @@ void sim_fini(struct sim *s)
     free(s->tokens);
     free(s->tokens_len);
     free(s->page_table);
+    free(s->fault_seen);
+    free(s->stopped);
     *s = (struct sim){0};
 }

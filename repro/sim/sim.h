@@ -23,6 +23,7 @@ struct pass {
     uint32_t request, chunk;
     uint32_t n; /* token: which; wire points: fragment */
     int park;   /* held by this park, or -1 */
+    uint32_t wire; /* wire points: the wire entry */
 };
 
 typedef uint32_t sim_decode_fn(const struct model *m, struct model_work *w, const struct model_seq *s, uint32_t pos,
@@ -48,6 +49,8 @@ struct sim_input {
     const struct model *model;
     struct model_work *work;
     const uint32_t *const *prompts; /* [requests][prompt_tokens] */
+    const struct fault *faults;     /* [faults_len] */
+    uint32_t faults_len;
     struct park *parks;             /* [parks_len] the caller's memory; all unused */
     uint32_t parks_len;
     struct sim_watcher watcher;
@@ -58,6 +61,7 @@ struct sim_input {
 struct sim_pending {
     struct transition t;
     uint64_t due_us, seq;
+    bool held; /* its machine is stopped */
 };
 
 struct sim_message {
@@ -77,9 +81,12 @@ struct sim {
     uint32_t messages_len;
     struct sim_flight {
         float *bytes; /* of the fragment in the air */
+        uint8_t *writers, state_writer;
         struct aux_record aux;
         uint64_t posted_us;
         int park;     /* held on the wire by this park, or -1 */
+        bool lost;    /* by a fault: it never lands */
+        uint64_t error_us; /* by a fault: when the engine reports an error; UINT64_MAX: never */
     } *flights;       /* [wire_len] */
     int *actor_park;  /* [actors of all machines]: held by this park, or -1 */
     uint32_t *actor_base;
@@ -89,6 +96,8 @@ struct sim {
     uint32_t **tokens;      /* [requests][max_tokens] */
     uint32_t *tokens_len;
     uint16_t *page_table;
+    uint32_t *fault_seen;   /* [faults_len] matches so far */
+    bool *stopped;          /* [machines] */
     struct park_set parks;
     bool failed;            /* out of memory while growing a list */
 };
@@ -103,6 +112,8 @@ bool sim_next_due(const struct sim *s, uint64_t *due_us);
 void sim_step(struct sim *s);
 void sim_submit(struct sim *s, uint32_t request, enum side side);
 void sim_abort(struct sim *s, uint32_t request, enum side side);
+/* A peer that stops: nothing of this machine steps until it resumes, while writes into its memory go on landing. */
+void sim_stop(struct sim *s, uint32_t machine, bool stop);
 /* Lets go of what the park holds: an actor's go is stepped before this returns, a transfer flies on from now. A release
  * before the arrival is remembered. */
 void sim_release(struct sim *s, uint32_t park);
