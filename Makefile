@@ -152,9 +152,8 @@ clean:
 # --- tests -----------------------------------------------------------------------------------------------------------------
 
 BUILD_TESTS := $(foreach v,release san,build/$(v)/repro_test build/$(v)/checksum_test build/$(v)/barrier_test) \
-	$(foreach v,$(GCC_VARIANTS),build/$(v)/kvrepro build/$(v)/model-digest) \
-	$(if $(HAVE_CLANG),build/clang/kvrepro build/clang/model-digest build/clangnative/kvrepro build/clangnative/model-digest \
-		build/fuzz/scenario_fuzz)
+	$(foreach v,$(GCC_VARIANTS),build/$(v)/model-digest) build/debug/kvrepro build/san/kvrepro \
+	$(if $(HAVE_CLANG),build/clang/kvrepro build/clang/model-digest build/clangnative/model-digest build/fuzz/scenario_fuzz)
 build-tests: all $(BUILD_TESTS)
 
 SAN_DIR := $(CURDIR)/build/test/san

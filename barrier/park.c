@@ -39,7 +39,7 @@ int park_arrive(struct park_set *s, uint32_t point, const int32_t keys[PARK_KEYS
             continue;
         if (p->state == PARK_RELEASED) {
             p->state = PARK_PASSED;
-        } else if (holds < 0) { /* two parks on one arrival: the first armed holds it, the second waits for another */
+        } else if (holds < 0) { /* two parks on one arrival: the lower index holds it, the other waits for the next */
             p->state = PARK_HOLDS;
             p->ticket = s->arrivals;
             holds = (int)i;

@@ -66,7 +66,7 @@ const char *hold_end_name(int end)
 
 struct top {
     const char *name, *about, *origin;
-    struct ynode *model, *topology, *times, *requests, *watch, *steps, *arms;
+    struct ynode *model, *topology, *times, *wire, *requests, *watch, *faults, *steps, *arms;
 };
 
 static const struct field top_fields[] = {
@@ -76,8 +76,10 @@ static const struct field top_fields[] = {
     { .name = "model", .kind = FIELD_NODE, .offset = offsetof(struct top, model) },
     { .name = "topology", .kind = FIELD_NODE, .required = true, .offset = offsetof(struct top, topology) },
     { .name = "times", .kind = FIELD_NODE, .offset = offsetof(struct top, times) },
+    { .name = "wire", .kind = FIELD_NODE, .offset = offsetof(struct top, wire) },
     { .name = "requests", .kind = FIELD_NODE, .required = true, .offset = offsetof(struct top, requests) },
     { .name = "watch", .kind = FIELD_NODE, .offset = offsetof(struct top, watch) },
+    { .name = "faults", .kind = FIELD_NODE, .offset = offsetof(struct top, faults) },
     { .name = "steps", .kind = FIELD_NODE, .offset = offsetof(struct top, steps) },
     { .name = "arms", .kind = FIELD_NODE, .required = true, .offset = offsetof(struct top, arms) },
 };
@@ -177,14 +179,29 @@ static void read_times(struct reader *r, const struct ynode *n)
         .max = KNOB_DURATION_MAX_US                                                                         \
     }
     static const struct field fields[] = {
-        TIME("step", step_us, 1),
-        TIME("prefill_token", prefill_token_us, 0),
-        TIME("fragment", fragment_us, 0),
-        TIME("message", message_us, 0),
+        TIME("step", step_us, 1),         TIME("prefill_token", prefill_token_us, 0),
+        TIME("fragment", fragment_us, 0), TIME("message", message_us, 0),
+        TIME("fence", fence_us, 0),
     };
-    r->s->times = (struct times_spec){ .step_us = 10000, .prefill_token_us = 20, .fragment_us = 50, .message_us = 200 };
+    r->s->times = (struct times_spec){
+        .step_us = 10000, .prefill_token_us = 20, .fragment_us = 50, .message_us = 200, .fence_us = 1000
+    };
     if (n && yaml_is_map(r->y, n, "'times'", "times: {step: 10ms}"))
         yaml_fields(r->y, n, "'times'", fields, FIELDS_LEN(fields), &r->s->times);
+}
+
+static void read_wire(struct reader *r, const struct ynode *n)
+{
+    static const char *const words[] = { "forward", "reverse" };
+    static const struct choices orders = { .what = "order of fragments", WORDS(words) };
+    static const struct field fields[] = {
+        { .name = "order", .kind = FIELD_CHOICE, .required = true, .choices = &orders },
+    };
+    int order = 0;
+
+    if (n && yaml_is_map(r->y, n, "'wire'", "wire: {order: reverse}"))
+        yaml_fields(r->y, n, "'wire'", fields, FIELDS_LEN(fields), &order);
+    r->s->wire_reverse = order == 1;
 }
 
 static void read_model(struct reader *r, const struct ynode *n)
@@ -359,6 +376,7 @@ static void read_scenario(struct reader *r)
     const struct ynode *root = r->y->root;
     struct top top = { 0 };
     struct sequence common;
+    struct fault *faults = NULL;
 
     if (!yaml_is_map(r->y, root, "a scenario", "scenario: NAME"))
         return;
@@ -368,11 +386,14 @@ static void read_scenario(struct reader *r)
     r->s->origin = top.origin;
     read_model(r, top.model);
     read_times(r, top.times);
+    read_wire(r, top.wire);
     read_topology(r, top.topology);
     r->requests = (struct choices){ .what = "request", .at = request_at, .ctx = r->s };
     read_requests(r, top.requests);
     fill_slots(r->s);
     read_watch(r, top.watch);
+    r->faults_len = read_faults(r, top.faults, NULL, &faults);
+    r->faults = faults;
     read_steps(r, NULL, top.steps, &common);
     if (top.arms)
         read_arms(r, top.arms, &common);

@@ -28,7 +28,7 @@ enum {
     SCENARIO_PAGE_TOKENS_MAX = 1024,
     SCENARIO_WORKERS_MAX = 64, /* of one rank */
     SCENARIO_PHASES_MAX = 1000,
-    SCENARIO_ITEMS_MAX = 64, /* of one await or one `order:` */
+    SCENARIO_ITEMS_MAX = 64, /* of one await or one `order:`, or faults of one arm */
 };
 
 struct place {
@@ -67,6 +67,7 @@ struct times_spec {
     uint32_t prefill_token_us; /* prefill of one token: key `prefill_token`, 20us */
     uint32_t fragment_us;      /* flight of one fragment: key `fragment`, 50us */
     uint32_t message_us;       /* flight of one control message: key `message`, 200us */
+    uint32_t fence_us;         /* until a fence is up: key `fence`, 1ms */
 };
 
 struct watch_spec {
@@ -92,7 +93,7 @@ struct await_item {
     struct point_match match; /* AWAIT_POINT */
 };
 
-enum step_kind { STEP_PARK, STEP_SUBMIT, STEP_ABORT, STEP_AWAIT, STEP_RELEASE, STEP_WAIT };
+enum step_kind { STEP_PARK, STEP_SUBMIT, STEP_ABORT, STEP_AWAIT, STEP_RELEASE, STEP_WAIT, STEP_STOP, STEP_RESUME };
 /* `at: both` aborts at decode first unless `first: prefill`. */
 enum abort_at { ABORT_AT_DECODE, ABORT_AT_PREFILL, ABORT_AT_DECODE_PREFILL, ABORT_AT_PREFILL_DECODE };
 
@@ -107,9 +108,32 @@ struct step {
     uint32_t items_len;
     bool all;            /* AWAIT: all of items, else whichever comes first */
     uint64_t within_us;  /* AWAIT; 120 s */
+    uint32_t machine;         /* STOP, RESUME: {side: decode, instance: 0, rank: 0}; prefill machines first, then decode's */
     uint64_t wait_us;    /* WAIT; of the first phase if the arm has phases */
     uint64_t wait_to_us; /* WAIT with phases: phase i of n waits wait_us + (wait_to_us - wait_us) * i / n */
     bool phased;
+};
+
+/*
+ * What a hostile network or engine does to one message or write; keys of `faults:`, of the scenario and of an arm (whose
+ * faults come after the scenario's). A message is matched by its kind (metadata, abort, status, ack, notify) and request, a
+ * write by its kind (kv, state, aux), request, chunk (kv) and, for delay and lose, fragment. The occurrence-th match
+ * is hit (key `occurrence`, default 1).
+ *   {message: ack, request: A, do: lose}              lost; `double`: arrives twice; {do: delay, by: 5s}: that much later
+ *   {write: kv, request: A, fragment: 1, do: delay, by: 40s}
+ *   {write: state, request: A, do: lose}              its bytes never land and it never completes
+ *   {write: kv, request: A, do: error, by: 1s}        the engine reports an error 1 s after the post; the bytes fly on
+ */
+enum fault_kind { FAULT_LOSE, FAULT_DOUBLE, FAULT_DELAY, FAULT_ERROR };
+struct fault {
+    struct place place;
+    enum fault_kind kind;
+    bool is_write;
+    int message;        /* enum message_type of machine.h */
+    int effect;         /* EFFECT_KV, EFFECT_STATE, EFFECT_AUX */
+    int request, chunk, fragment; /* -1: any */
+    uint32_t occurrence;
+    uint64_t by_us;     /* DELAY, ERROR (after the post; 0: at once) */
 };
 
 struct park_spec {
@@ -135,6 +159,16 @@ struct expect_request {
     int status;        /* HTTP status decode's client saw, or -1 */
     int finish_reason; /* enum finish_reason or -1 */
     int silent;        /* 0, 1 or -1 */
+    struct expect_rows *rows;
+    uint32_t rows_len;
+    int state_from;    /* whose state decode read, or -1 */
+};
+
+/* How many rows of the request, written by `writer`, decode read at one time (the most it ever read). Key
+ * `rows_from: {A: 512}`; a state slot counts by `state_from: A`. */
+struct expect_rows {
+    uint32_t writer;
+    struct range rows;
 };
 
 struct expect_hold {
@@ -153,7 +187,9 @@ struct expect_hold {
     X(STALE_FREE_BYTES, "memory", "stale_free_bytes")             \
     X(WATCHED_TOKENS_CHANGED, "memory", "watched_tokens_changed") \
     X(SHARED_PAGES, "memory", "shared_pages")                     \
-    X(PINNED_PAGES, "liveness", "pinned_pages")
+    X(PINNED_PAGES, "liveness", "pinned_pages")                   \
+    X(COLLATERAL_FAILED, "liveness", "collateral_failed")         \
+    X(UNANSWERED, "liveness", "unanswered")
 
 enum expect_number {
 #define X(id, group, name) EXPECT_##id,
@@ -183,6 +219,8 @@ struct published {
     const char *note; /* or NULL */
 };
 
+/* An arm of the file with `cores: [name, …]` or `engines: [name, …]` is several here, named "NAME (CORE)", "NAME (ENGINE)" or
+ * "NAME (CORE, ENGINE)"; they share their steps, parks, faults and expectations. */
 struct arm {
     const char *name;
     const char *about; /* or NULL */
@@ -197,6 +235,8 @@ struct arm {
     uint32_t parks_len;
     bool *end_parked; /* [parks_len]: `end: {parked: […]}` */
     uint32_t phases;  /* 1 unless one of its waits is phased */
+    struct fault *faults;
+    uint32_t faults_len;
     struct expect expect;
     struct published published;
 };
@@ -213,6 +253,7 @@ struct scenario {
     struct request_spec *requests;
     uint32_t requests_len;
     struct watch_spec watch;
+    bool wire_reverse; /* `wire: {order: reverse}`: the fragments of a write land last one first; default forward */
     struct arm *arms;
     uint32_t arms_len;
     void *memory; /* owner of all of the above */

@@ -74,7 +74,7 @@ static bool read_knob_choice(struct reader *r, const struct ynode *n, const stru
 
 static bool read_knob(struct reader *r, const struct ynode *n, const struct knob_row *knob, uint32_t *out)
 {
-    uint64_t us;
+    uint64_t us, number;
     int yes;
 
     switch (knob->kind) {
@@ -87,6 +87,11 @@ static bool read_knob(struct reader *r, const struct ynode *n, const struct knob
         if (!yaml_duration(r->y, n, 0, KNOB_DURATION_MAX_US, &us))
             return false;
         *out = (uint32_t)us;
+        return true;
+    case KNOB_NUMBER:
+        if (!yaml_number(r->y, n, 0, knob == &engine_knobs[ENGINE_RETRIES] ? RETRIES_MAX : UINT32_MAX, &number))
+            return false;
+        *out = (uint32_t)number;
         return true;
     case KNOB_CHOICE:
         return read_knob_choice(r, n, knob, out);
@@ -143,22 +148,51 @@ static int read_axis(struct reader *r, const struct ynode *n, const struct axis 
     return row;
 }
 
-static void read_policy(struct reader *r, const struct ynode *core, const struct ynode *engine, struct arm *arm)
+/* One of the cores, or engines, that an arm is played with. */
+struct variant {
+    const char *name;
+    const struct ynode *item; /* of the list; NULL: there is none */
+    struct policy policy;     /* its half */
+    bool overridden;
+};
+
+struct variants {
+    struct variant at[SCENARIO_ARMS_MAX];
+    uint32_t len;
+};
+
+static const char *row_name(const struct axis *axis, int row)
 {
-    int engine_row = engine_by_name("mooncake");
-    if (engine_row >= 0)
-        policy_set_engine(&arm->policy, (unsigned)engine_row);
-    if (engine)
-        engine_row = read_axis(r, engine, &engine_axis, &arm->policy);
-    int core_row = core ? read_axis(r, core, &core_axis, &arm->policy) : -1;
-    arm->core_overridden = core && core->kind == YNODE_MAP && core->len > 1;
-    if (r->core_override >= 0) {
-        core_row = r->core_override;
-        arm->core_overridden = false;
-        policy_set_core(&arm->policy, (unsigned)core_row);
+    const struct choices rows = axis->rows();
+    return row >= 0 ? rows.at(rows.ctx, (unsigned)row) : "?";
+}
+
+/* From `core: …`, or from the names of `cores: […]`. */
+static void read_variants(struct reader *r, const struct ynode *one, const struct ynode *list, const struct axis *axis,
+                          struct variants *out)
+{
+    if (!list) {
+        struct variant *v = &out->at[out->len++];
+        v->name = row_name(axis, read_axis(r, one, axis, &v->policy));
+        v->overridden = one->kind == YNODE_MAP && one->len > 1;
+        return;
     }
-    arm->core_name = core_row >= 0 ? core_rows[core_row].name : "?";
-    arm->engine_name = engine_row >= 0 ? engine_rows[engine_row].name : "?";
+    const struct choices rows = axis->rows();
+    for (const struct ynode *n = list->first; n; n = n->next) {
+        struct variant *v = &out->at[out->len];
+        int row;
+        if (!yaml_choice(r->y, n, &rows, &row))
+            continue;
+        *v = (struct variant){ .name = row_name(axis, row), .item = n };
+        read_axis(r, n, axis, &v->policy);
+        bool twice = false;
+        for (uint32_t i = 0; i < out->len; i++)
+            twice = twice || out->at[i].name == v->name;
+        if (twice)
+            yaml_error(r->y, n, "%s '%s' is in this list already", axis->what, v->name);
+        else
+            out->len++;
+    }
 }
 
 static void check_expect_request(struct reader *r, const struct ynode *n, const struct expect_request *e)
@@ -185,35 +219,94 @@ static void check_expect_request(struct reader *r, const struct ynode *n, const 
         yaml_error(r->y, yaml_get(n, "differing"), "%s has only %u tokens", q->name, q->max_tokens);
 }
 
-static void read_expect_request(struct reader *r, const struct ynode *n, struct expect_request *e)
+/* What is expected of a request that an arm never submits would hold of nothing. */
+static bool expected_request(struct reader *r, const struct ynode *key, const struct sequence *seq, int *request)
 {
-#define EXPECT_RANGE(key)                                                                                             \
-    {                                                                                                                 \
-        .name = #key, .kind = FIELD_RANGE, .offset = offsetof(struct expect_request, key), .max = SCENARIO_TOKENS_MAX \
+    if (!read_request_name(r, key, request))
+        return false;
+    if (seq->submitted[*request] || seq->unsure)
+        return true;
+    yaml_error(r->y, key, "%s is never submitted in this arm", r->s->requests[*request].name);
+    return false;
+}
+
+/* Somebody else, of whose writing this request may read something. */
+static bool foreign_request(struct reader *r, const struct ynode *n, const struct sequence *seq, uint32_t reader,
+                            int *request)
+{
+    if (!expected_request(r, n, seq, request))
+        return false;
+    if ((uint32_t)*request != reader)
+        return true;
+    yaml_error(r->y, n, "what %s wrote itself is its own; name another request", r->s->requests[reader].name);
+    return false;
+}
+
+static void read_rows_from(struct reader *r, const struct ynode *map, const struct sequence *seq,
+                           struct expect_request *e)
+{
+    if (!yaml_is_map(r->y, map, "'rows_from'", "rows_from: {A: 512}"))
+        return;
+    e->rows = arena_alloc(&r->y->arena, map->len * sizeof *e->rows);
+    for (const struct ynode *n = map->first; n; n = n->next) {
+        struct expect_rows *rows = &e->rows[e->rows_len];
+        int writer;
+        bool ok = foreign_request(r, n->key, seq, e->request, &writer);
+        ok = yaml_range(r->y, n, false, 0, UINT32_MAX, &rows->rows) && ok;
+        if (!ok)
+            continue;
+        rows->writer = (uint32_t)writer;
+        e->rows_len++;
+    }
+}
+
+struct expect_request_nodes {
+    struct expect_request e;
+    struct ynode *rows_from, *state_from;
+};
+
+static void read_expect_request(struct reader *r, const struct ynode *n, const struct sequence *seq,
+                                struct expect_request *out)
+{
+#define EXPECT_RANGE(key)                                                                          \
+    {                                                                                              \
+        .name = #key, .kind = FIELD_RANGE, .offset = offsetof(struct expect_request_nodes, e.key), \
+        .max = SCENARIO_TOKENS_MAX                                                                 \
     }
     static const struct field fields[] = {
         { .name = "output",
           .kind = FIELD_CHOICE,
-          .offset = offsetof(struct expect_request, output),
+          .offset = offsetof(struct expect_request_nodes, e.output),
           .choices = &output_choices },
         EXPECT_RANGE(first),
         EXPECT_RANGE(differing),
         EXPECT_RANGE(tokens),
         { .name = "status",
           .kind = FIELD_INT,
-          .offset = offsetof(struct expect_request, status),
+          .offset = offsetof(struct expect_request_nodes, e.status),
           .min = 100,
           .max = 599 },
         { .name = "finish_reason",
           .kind = FIELD_CHOICE,
-          .offset = offsetof(struct expect_request, finish_reason),
+          .offset = offsetof(struct expect_request_nodes, e.finish_reason),
           .choices = &finish_choices },
-        { .name = "silent", .kind = FIELD_BOOL, .offset = offsetof(struct expect_request, silent) },
+        { .name = "silent", .kind = FIELD_BOOL, .offset = offsetof(struct expect_request_nodes, e.silent) },
+        { .name = "rows_from", .kind = FIELD_NODE, .offset = offsetof(struct expect_request_nodes, rows_from) },
+        { .name = "state_from", .kind = FIELD_NODE, .offset = offsetof(struct expect_request_nodes, state_from) },
     };
-    e->output = e->status = e->finish_reason = e->silent = -1;
+    struct expect_request_nodes nodes = { .e = *out };
+    struct expect_request *e = &nodes.e;
+
+    e->output = e->status = e->finish_reason = e->silent = e->state_from = -1;
     if (yaml_is_map(r->y, n, "what is expected of a request", "B: {output: identical}") &&
-        yaml_fields(r->y, n, "what is expected of a request", fields, FIELDS_LEN(fields), e))
+        yaml_fields(r->y, n, "what is expected of a request", fields, FIELDS_LEN(fields), &nodes)) {
         check_expect_request(r, n, e);
+        if (nodes.rows_from)
+            read_rows_from(r, nodes.rows_from, seq, e);
+        if (nodes.state_from)
+            foreign_request(r, nodes.state_from, seq, e->request, &e->state_from);
+    }
+    *out = *e;
 }
 
 struct number_row {
@@ -252,17 +345,6 @@ static void read_numbers(struct reader *r, const struct ynode *n, const char *gr
         yaml_error(r->y, watched->key, "nothing is watched in this scenario; add 'watch: {request: B, tokens: 64}'");
     else if (watched && r->s->watch.request >= 0 && e->numbers[EXPECT_WATCHED_TOKENS_CHANGED].min > r->s->watch.tokens)
         yaml_error(r->y, watched, "only %u tokens are watched", r->s->watch.tokens);
-}
-
-/* What is expected of a request that an arm never submits would hold of nothing. */
-static bool expected_request(struct reader *r, const struct ynode *key, const struct sequence *seq, int *request)
-{
-    if (!read_request_name(r, key, request))
-        return false;
-    if (seq->submitted[*request] || seq->unsure)
-        return true;
-    yaml_error(r->y, key, "%s is never submitted in this arm", r->s->requests[*request].name);
-    return false;
 }
 
 static void read_holds(struct reader *r, const struct ynode *map, const struct sequence *seq, struct expect *e)
@@ -349,7 +431,7 @@ static void read_expect(struct reader *r, const struct ynode *map, const struct 
             if (expected_request(r, n->key, seq, &request)) {
                 struct expect_request *q = &e->requests[e->requests_len++];
                 *q = (struct expect_request){ .place = n->key->place, .request = (uint32_t)request };
-                read_expect_request(r, n, q);
+                read_expect_request(r, n, seq, q);
             }
             continue;
         }
@@ -404,23 +486,35 @@ static void read_published(struct reader *r, const struct ynode *n, struct publi
 {
     static const struct choices outputs = { "outputs", 2, choice_word, published_words };
     static const struct field fields[] = {
-        { .name = "output", .kind = FIELD_CHOICE, .required = true, .offset = offsetof(struct published_fields, output),
+        { .name = "output",
+          .kind = FIELD_CHOICE,
+          .required = true,
+          .offset = offsetof(struct published_fields, output),
           .choices = &outputs },
-        { .name = "first", .kind = FIELD_U32, .offset = offsetof(struct published_fields, first),
+        { .name = "first",
+          .kind = FIELD_U32,
+          .offset = offsetof(struct published_fields, first),
           .max = SCENARIO_TOKENS_MAX },
-        { .name = "differing", .kind = FIELD_U32, .offset = offsetof(struct published_fields, differing),
+        { .name = "differing",
+          .kind = FIELD_U32,
+          .offset = offsetof(struct published_fields, differing),
           .max = SCENARIO_TOKENS_MAX },
-        { .name = "tokens", .kind = FIELD_U32, .offset = offsetof(struct published_fields, tokens),
+        { .name = "tokens",
+          .kind = FIELD_U32,
+          .offset = offsetof(struct published_fields, tokens),
           .max = SCENARIO_TOKENS_MAX },
         { .name = "note", .kind = FIELD_TEXT, .offset = offsetof(struct published_fields, note) },
     };
     struct published_fields got = { 0 };
 
-    if (!yaml_is_map(r->y, n, "'published'", "published: {output: diverged, first: 269, differing: 241, tokens: 512}") ||
+    if (!yaml_is_map(r->y, n, "'published'",
+                     "published: {output: diverged, first: 269, differing: 241, tokens: 512}") ||
         !yaml_fields(r->y, n, "'published'", fields, FIELDS_LEN(fields), &got))
         return;
-    if (got.output && (got.tokens == 0 || got.differing == 0 || got.differing > got.tokens || got.first >= got.tokens)) {
-        yaml_error(r->y, n, "a published divergence needs 'first', 'differing' and 'tokens', the first two within the third");
+    if (got.output &&
+        (got.tokens == 0 || got.differing == 0 || got.differing > got.tokens || got.first >= got.tokens)) {
+        yaml_error(r->y, n,
+                   "a published divergence needs 'first', 'differing' and 'tokens', the first two within the third");
         return;
     }
     *p = (struct published){ true, got.first, got.differing, got.tokens, got.output == 0, got.note };
@@ -428,7 +522,7 @@ static void read_published(struct reader *r, const struct ynode *n, struct publi
 
 struct arm_nodes {
     const char *name, *about;
-    struct ynode *core, *engine, *steps, *expect, *end, *published;
+    struct ynode *core, *cores, *engine, *engines, *faults, *steps, *expect, *end, *published;
 };
 
 static bool any_submitted(const struct sequence *seq)
@@ -439,68 +533,175 @@ static bool any_submitted(const struct sequence *seq)
     return false;
 }
 
-static void read_arm(struct reader *r, const struct ynode *n, const struct sequence *common, struct arm *arm)
+/* A key and its plural, of which an arm has one. */
+static bool check_alternatives(struct reader *r, const struct ynode *one, const struct ynode *list, const char *example)
+{
+    if (one && list) {
+        yaml_error(r->y, list->key, "'%s' and '%s' exclude each other; leave one out", one->key->text, list->key->text);
+        return false;
+    }
+    if (!list)
+        return true;
+    char label[YAML_LABEL_MAX];
+    if (!yaml_is_list(r->y, list, yaml_label(list, label), example))
+        return false;
+    if (list->len == 0)
+        yaml_error(r->y, list, "no names in '%s'; it takes one or several", list->key->text);
+    return list->len > 0;
+}
+
+/* Whether the keys are there and there is room for the arms that they stand for. */
+static bool check_variants(struct reader *r, const struct ynode *n, const struct arm_nodes *nodes)
+{
+    bool ok = check_alternatives(r, nodes->core, nodes->cores, "cores: [unpatched, deferred-35360]");
+    ok = check_alternatives(r, nodes->engine, nodes->engines, "engines: [mooncake, nixl]") && ok;
+    if (!nodes->core && !nodes->cores) {
+        yaml_error(r->y, n, "an arm needs the key 'core', or 'cores' for one arm each");
+        ok = false;
+    }
+    if (!ok)
+        return false;
+    uint64_t len = (uint64_t)(nodes->cores ? nodes->cores->len : 1) * (nodes->engines ? nodes->engines->len : 1);
+    if (r->s->arms_len + len > SCENARIO_ARMS_MAX) {
+        yaml_error(r->y, n, "%llu arms with this one, which stands for %llu; a scenario has 1 to %d",
+                   (unsigned long long)(r->s->arms_len + len), (unsigned long long)len, (int)SCENARIO_ARMS_MAX);
+        return false;
+    }
+    return true;
+}
+
+/* Names differ before cores and engines are added to them: else `--core` would make them alike. */
+static bool name_taken(struct reader *r, const struct ynode *n, const char *name)
+{
+    for (const struct ynode *before = n->parent->first; before != n; before = before->next) {
+        const struct ynode *other = yaml_get(before, "name");
+        if (other && other->kind == YNODE_SCALAR && strcmp(other->text, name) == 0) {
+            yaml_error(r->y, yaml_get(n, "name"), "an arm named '%.60s' is in line %u already; choose another name",
+                       name, before->place.line);
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *variant_name(struct reader *r, const char *name, const struct variant *core,
+                                const struct variant *engine)
+{
+    char text[YAML_LINE_MAX + 2 * (YAML_NAME_MAX + 1) + 8];
+
+    if (!name || (!core->item && !engine->item))
+        return name;
+    int len = snprintf(text, sizeof text, "%s (%.*s%s%.*s)", name, (int)YAML_NAME_MAX, core->item ? core->name : "",
+                       core->item && engine->item ? ", " : "", (int)YAML_NAME_MAX, engine->item ? engine->name : "");
+    return arena_copy(&r->y->arena, text, (size_t)len);
+}
+
+static void add_arm(struct reader *r, const struct ynode *n, const struct arm *arm)
+{
+    struct scenario *s = r->s;
+
+    for (uint32_t i = 0; arm->name && i < s->arms_len; i++)
+        if (s->arms[i].name && strcmp(s->arms[i].name, arm->name) == 0) {
+            yaml_error(r->y, n, "an arm named '%.60s' is in line %u already; choose another name", arm->name,
+                       s->arms[i].place.line);
+            break;
+        }
+    s->arms[s->arms_len++] = *arm;
+}
+
+/* Adds the arms that `arm` stands for: one for each core and engine. */
+static void add_arms(struct reader *r, const struct ynode *n, const struct arm_nodes *nodes, struct arm arm)
+{
+    struct variants cores = { .len = 0 }, engines = { .len = 0 };
+    const char *name = arm.name;
+
+    read_variants(r, nodes->core, nodes->cores, &core_axis, &cores);
+    if (r->core_override >= 0) {
+        cores.len = 1;
+        cores.at[0].name = core_rows[r->core_override].name;
+        cores.at[0].overridden = false;
+        policy_set_core(&cores.at[0].policy, (unsigned)r->core_override);
+    }
+    if (nodes->engine || nodes->engines) {
+        read_variants(r, nodes->engine, nodes->engines, &engine_axis, &engines);
+    } else {
+        int row = engine_by_name("mooncake");
+        engines.at[engines.len++].name = row_name(&engine_axis, row);
+        if (row >= 0)
+            policy_set_engine(&engines.at[0].policy, (unsigned)row);
+    }
+    for (uint32_t c = 0; c < cores.len; c++)
+        for (uint32_t e = 0; e < engines.len; e++) {
+            const struct variant *core = &cores.at[c], *engine = &engines.at[e];
+            const struct ynode *item = core->item ? core->item : engine->item;
+            arm.name = variant_name(r, name, core, engine);
+            arm.core_name = core->name;
+            arm.core_overridden = core->overridden;
+            arm.engine_name = engine->name;
+            memcpy(arm.policy.core, core->policy.core, sizeof arm.policy.core);
+            memcpy(arm.policy.engine, engine->policy.engine, sizeof arm.policy.engine);
+            add_arm(r, item ? item : yaml_get(n, "name"), &arm);
+        }
+}
+
+static void read_arm(struct reader *r, const struct ynode *n, const struct sequence *common)
 {
     static const struct field fields[] = {
         { .name = "name", .kind = FIELD_LINE, .required = true, .offset = offsetof(struct arm_nodes, name) },
         { .name = "about", .kind = FIELD_TEXT, .offset = offsetof(struct arm_nodes, about) },
-        { .name = "core", .kind = FIELD_NODE, .required = true, .offset = offsetof(struct arm_nodes, core) },
+        { .name = "core", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, core) },
+        { .name = "cores", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, cores) },
         { .name = "engine", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, engine) },
+        { .name = "engines", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, engines) },
+        { .name = "faults", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, faults) },
         { .name = "steps", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, steps) },
         { .name = "expect", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, expect) },
         { .name = "end", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, end) },
         { .name = "published", .kind = FIELD_NODE, .offset = offsetof(struct arm_nodes, published) },
     };
+    struct arm arm = { .place = n->place, .expect.prevented_step = -1 };
     struct arm_nodes nodes = { 0 };
     struct sequence seq;
 
-    arm->place = n->place;
-    arm->expect.prevented_step = -1;
     if (!yaml_is_map(r->y, n, "an arm", "- name: without the fix"))
         return;
     yaml_fields(r->y, n, "an arm", fields, FIELDS_LEN(fields), &nodes);
-    arm->name = nodes.name;
-    arm->about = nodes.about;
-    read_policy(r, nodes.core, nodes.engine, arm);
+    arm.name = nodes.name && !name_taken(r, n, nodes.name) ? nodes.name : NULL;
+    arm.about = nodes.about;
+    bool known = check_variants(r, n, &nodes);
     read_steps(r, common, nodes.steps, &seq);
     if (seq.steps_len == 0 && !seq.unsure)
         yaml_error(r->y, n, "this arm has no steps, neither common nor its own; submit a request");
     else if (!any_submitted(&seq) && !seq.unsure && r->requests.len)
         yaml_error(r->y, n, "this arm submits no request: nothing would happen");
-    arm->steps = seq.steps;
-    arm->steps_len = seq.steps_len;
-    arm->phases = seq.phases;
-    arm->parks_len = seq.parks_len;
-    arm->parks = arena_alloc(&r->y->arena, seq.parks_len * sizeof *arm->parks);
-    arm->end_parked = arena_alloc(&r->y->arena, seq.parks_len * sizeof *arm->end_parked);
+    arm.steps = seq.steps;
+    arm.steps_len = seq.steps_len;
+    arm.phases = seq.phases;
+    arm.parks_len = seq.parks_len;
+    arm.parks = arena_alloc(&r->y->arena, seq.parks_len * sizeof *arm.parks);
+    arm.end_parked = arena_alloc(&r->y->arena, seq.parks_len * sizeof *arm.end_parked);
     for (uint32_t i = 0; i < seq.parks_len; i++)
-        arm->parks[i] = seq.parks[i].spec;
+        arm.parks[i] = seq.parks[i].spec;
+    arm.faults_len = read_faults(r, nodes.faults, &seq, &arm.faults);
     if (nodes.expect)
-        read_expect(r, nodes.expect, &seq, &arm->expect);
+        read_expect(r, nodes.expect, &seq, &arm.expect);
     if (nodes.end)
-        read_end(r, nodes.end, &seq, arm);
+        read_end(r, nodes.end, &seq, &arm);
     if (nodes.published)
-        read_published(r, nodes.published, &arm->published);
+        read_published(r, nodes.published, &arm.published);
+    if (known)
+        add_arms(r, n, &nodes, arm);
 }
 
 void read_arms(struct reader *r, const struct ynode *list, const struct sequence *common)
 {
-    struct scenario *s = r->s;
-
     if (!yaml_is_list(r->y, list, "'arms'", "arms: [{name: without the fix, core: unpatched}]"))
         return;
     if (list->len == 0 || list->len > SCENARIO_ARMS_MAX) {
         yaml_error(r->y, list, "%u arms; a scenario has 1 to %d", list->len, (int)SCENARIO_ARMS_MAX);
         return;
     }
-    s->arms = arena_alloc(&r->y->arena, list->len * sizeof *s->arms);
-    for (const struct ynode *n = list->first; n; n = n->next) {
-        struct arm *arm = &s->arms[s->arms_len];
-        read_arm(r, n, common, arm);
-        for (uint32_t i = 0; arm->name && i < s->arms_len; i++)
-            if (s->arms[i].name && strcmp(s->arms[i].name, arm->name) == 0)
-                yaml_error(r->y, yaml_get(n, "name"), "an arm named '%.60s' is in line %u already; choose another name",
-                           arm->name, s->arms[i].place.line);
-        s->arms_len++;
-    }
+    r->s->arms = arena_alloc(&r->y->arena, SCENARIO_ARMS_MAX * sizeof *r->s->arms);
+    for (const struct ynode *n = list->first; n; n = n->next)
+        read_arm(r, n, common);
 }

@@ -21,7 +21,7 @@ static const struct point_detail details[POINT_COUNT] = {
     [POINT_SEND_BEGIN] = { .chunk = true },
     [POINT_KV_RECHECK] = { .chunk = true, .statuses = STATUS(OK) | STATUS(SKIP) },
     [POINT_KV_POST] = { .chunk = true },
-    [POINT_KV_COMPLETE] = { .chunk = true, .statuses = STATUS(OK) | STATUS(ERROR) },
+    [POINT_KV_COMPLETE] = { .chunk = true, .statuses = STATUS(OK) | STATUS(ERROR) | STATUS(REFUSED) },
     [POINT_STATE_POST] = { .chunk = true, .last_chunk = true },
     [POINT_AUX_POST] = { .chunk = true, .last_chunk = true },
     [POINT_STATUS_SEND] = { .chunk = true, .statuses = STATUS(SUCCESS) | STATUS(FAILED) },

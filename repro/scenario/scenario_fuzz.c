@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../protocol/machine.h"
 #include "scenario.h"
 
 enum { SETS_MAX = 4, ERRORS_MAX = 64 * 1024 };
@@ -18,6 +19,11 @@ static void check_match(const struct scenario *s, const struct point_match *m)
     assert((unsigned)m->point < POINT_COUNT && m->occurrence >= 1);
     assert(m->request >= -1 && m->request < (int)s->requests_len);
     assert(m->side >= -1 && m->side < SIDE_COUNT && m->status >= -1 && m->status < POINT_STATUS_COUNT);
+}
+
+static uint32_t machines_len(const struct scenario *s)
+{
+    return s->prefill.instances * s->prefill.ranks + s->decode.instances * s->decode.ranks;
 }
 
 static void check_step(const struct scenario *s, const struct arm *arm, const struct step *step)
@@ -43,16 +49,71 @@ static void check_step(const struct scenario *s, const struct arm *arm, const st
     case STEP_RELEASE:
         assert(step->park < arm->parks_len);
         break;
+    case STEP_STOP:
+    case STEP_RESUME:
+        assert(step->machine < machines_len(s));
+        break;
     case STEP_WAIT:
         assert(step->phased == (step->wait_to_us > step->wait_us) && (!step->phased || arm->phases > 1));
         break;
     }
 }
 
+/* Machines are stopped and resumed by turns. */
+static void check_stops(const struct scenario *s, const struct arm *arm)
+{
+    bool stopped[SIDE_COUNT * SCENARIO_RANKS_MAX] = { false };
+
+    assert(machines_len(s) <= sizeof stopped);
+    for (uint32_t i = 0; i < arm->steps_len; i++) {
+        const struct step *step = &arm->steps[i];
+        if (step->kind != STEP_STOP && step->kind != STEP_RESUME)
+            continue;
+        assert(stopped[step->machine] == (step->kind == STEP_RESUME));
+        stopped[step->machine] = step->kind == STEP_STOP;
+    }
+}
+
+static void check_fault(const struct scenario *s, const struct fault *f)
+{
+    assert(f->request >= 0 && (uint32_t)f->request < s->requests_len && f->occurrence >= 1);
+    assert(f->chunk >= -1 && f->fragment >= -1);
+    if (f->is_write) {
+        const struct request_spec *q = &s->requests[f->request];
+        uint32_t tokens = s->prefill.chunk_tokens ? s->prefill.chunk_tokens : q->prompt_tokens;
+        assert(f->effect == EFFECT_KV || ((f->effect == EFFECT_STATE || f->effect == EFFECT_AUX) && f->chunk == -1));
+        assert(f->chunk == -1 || (uint32_t)f->chunk < (q->prompt_tokens + tokens - 1) / tokens);
+        assert(f->kind == FAULT_LOSE || f->kind == FAULT_DELAY || (f->kind == FAULT_ERROR && f->fragment == -1));
+    } else {
+        assert(f->message >= MESSAGE_METADATA && f->message < MESSAGE_TYPE_COUNT);
+        assert(f->chunk == -1 && f->fragment == -1);
+        assert(f->kind == FAULT_LOSE || f->kind == FAULT_DELAY || f->kind == FAULT_DOUBLE);
+    }
+    assert(f->kind == FAULT_DELAY ? f->by_us > 0 : f->kind == FAULT_ERROR || f->by_us == 0);
+}
+
+static void check_expect(const struct scenario *s, const struct arm *arm)
+{
+    const struct expect *x = &arm->expect;
+
+    for (uint32_t i = 0; i < x->requests_len; i++) {
+        const struct expect_request *e = &x->requests[i];
+        assert(e->request < s->requests_len && e->state_from >= -1 && e->state_from < (int)s->requests_len);
+        assert(e->state_from != (int)e->request);
+        for (uint32_t k = 0; k < e->rows_len; k++)
+            assert(e->rows[k].writer < s->requests_len && e->rows[k].writer != e->request && e->rows[k].rows.given);
+    }
+    for (uint32_t i = 0; i < x->holds_len; i++)
+        assert(x->holds[i].request < s->requests_len);
+    for (uint32_t i = 0; i < x->order_len; i++)
+        check_match(s, &x->order[i]);
+    assert(x->prevented_step == -1 || (x->prevented_step >= 1 && (uint32_t)x->prevented_step <= arm->steps_len));
+}
+
 /* What whoever plays a scenario relies on. */
 static void check_scenario(const struct scenario *s)
 {
-    assert(s->name && s->requests_len >= 1 && s->arms_len >= 1);
+    assert(s->name && s->requests_len >= 1 && s->arms_len >= 1 && s->arms_len <= SCENARIO_ARMS_MAX);
     assert(s->prefill.page_tokens == s->decode.page_tokens && s->prefill.page_tokens > 0);
     assert(s->prefill.chunk_tokens % s->prefill.page_tokens == 0 && s->prefill.workers >= 1);
     assert(s->decode.state_slots >= 1 && s->decode.aux_slots >= 1 && s->decode.request_slots >= 1);
@@ -70,14 +131,14 @@ static void check_scenario(const struct scenario *s)
         assert(arm->steps_len >= 1 && arm->steps_len <= SCENARIO_STEPS_MAX && arm->phases >= 1);
         for (uint32_t i = 0; i < arm->steps_len; i++)
             check_step(s, arm, &arm->steps[i]);
-        for (uint32_t i = 0; i < arm->expect.requests_len; i++)
-            assert(arm->expect.requests[i].request < s->requests_len);
-        for (uint32_t i = 0; i < arm->expect.holds_len; i++)
-            assert(arm->expect.holds[i].request < s->requests_len);
-        for (uint32_t i = 0; i < arm->expect.order_len; i++)
-            check_match(s, &arm->expect.order[i]);
-        assert(arm->expect.prevented_step == -1 ||
-               (arm->expect.prevented_step >= 1 && (uint32_t)arm->expect.prevented_step <= arm->steps_len));
+        check_stops(s, arm);
+        assert(arm->policy.engine[ENGINE_RETRIES] <= RETRIES_MAX);
+        assert(arm->faults_len <= SCENARIO_ITEMS_MAX);
+        for (uint32_t i = 0; i < arm->faults_len; i++)
+            check_fault(s, &arm->faults[i]);
+        check_expect(s, arm);
+        for (uint32_t b = 0; b < a; b++)
+            assert(strcmp(s->arms[b].name, arm->name) != 0);
     }
 }
 

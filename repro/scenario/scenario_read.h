@@ -13,6 +13,8 @@ struct reader {
     struct scenario *s;
     struct choices requests; /* the names read so far */
     bool topology_ok;        /* else nothing is said about what fits into it */
+    const struct fault *faults; /* of the scenario: every arm begins with them */
+    uint32_t faults_len;
     int core_override;       /* row of `--core`, or -1 */
 };
 
@@ -29,6 +31,7 @@ struct sequence {
     struct park_state *parks;
     uint32_t parks_len;
     bool submitted[SCENARIO_REQUESTS_MAX];
+    bool stopped[SIDE_COUNT * SCENARIO_RANKS_MAX]; /* by machine */
     const struct step *phased;
     uint32_t phases;
     bool park_lost; /* a park whose name could not be read: say nothing about unknown ones */
@@ -47,6 +50,9 @@ bool read_match(struct reader *r, const struct ynode *n, struct point_match *out
 bool read_request_name(struct reader *r, const struct ynode *n, int *out);
 /* Index of the park that n names, or -1 after a message. */
 int read_park_name(struct reader *r, const struct ynode *n, const struct sequence *seq);
+/* The faults of `list` (which may be NULL) after those of the scenario; returns how many.
+ * `seq` is the arm's, NULL for the scenario's own. */
+uint32_t read_faults(struct reader *r, const struct ynode *list, const struct sequence *seq, struct fault **out);
 void read_arms(struct reader *r, const struct ynode *list, const struct sequence *common);
 
 void check_topology(struct reader *r, const struct ynode *prefill, const struct ynode *decode);

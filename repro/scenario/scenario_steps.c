@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../protocol/machine.h"
 #include "../protocol/names.h"
 
 #define WITHIN_US UINT64_C(120000000)
@@ -413,10 +414,54 @@ static bool read_wait(struct reader *r, const struct ynode *n, struct sequence *
     return true;
 }
 
+/* `stop` and `resume`: machines are numbered prefill first. */
+static bool read_machine_step(struct reader *r, const struct ynode *n, struct sequence *seq, struct step *step)
+{
+    struct {
+        int side;
+        struct ynode *instance, *rank;
+    } got = { -1, NULL, NULL };
+    const struct field fields[] = {
+        { .name = "side",
+          .kind = FIELD_CHOICE,
+          .required = true,
+          .offset = offsetof(__typeof__(got), side),
+          .choices = &side_choices },
+        { .name = "instance", .kind = FIELD_NODE, .offset = offsetof(__typeof__(got), instance) },
+        { .name = "rank", .kind = FIELD_NODE, .offset = offsetof(__typeof__(got), rank) },
+    };
+    const struct side_spec *p = &r->s->prefill;
+    bool stop = step->kind == STEP_STOP;
+    const char *what = stop ? "a stop" : "a resume";
+    uint64_t instance = 0, rank = 0;
+
+    if (!yaml_is_map(r->y, n, what,
+                     stop ? "stop: {side: decode, instance: 0}" : "resume: {side: decode, instance: 0}") ||
+        !yaml_fields(r->y, n, what, fields, FIELDS_LEN(fields), &got))
+        return false;
+    if (!r->topology_ok)
+        return true;
+    const struct side_spec *side = got.side == SIDE_PREFILL ? p : &r->s->decode;
+    bool ok = !got.instance || yaml_number(r->y, got.instance, 0, side->instances - 1, &instance);
+    ok = (!got.rank || yaml_number(r->y, got.rank, 0, side->ranks - 1, &rank)) && ok;
+    if (!ok)
+        return false;
+    step->machine =
+        (got.side == SIDE_PREFILL ? 0 : p->instances * p->ranks) + (uint32_t)instance * side->ranks + (uint32_t)rank;
+    if (seq->stopped[step->machine] == stop && !seq->unsure) {
+        yaml_error(r->y, n, "%s instance %u rank %u is %s; %s", side_name((unsigned)got.side), (unsigned)instance,
+                   (unsigned)rank, stop ? "stopped already" : "not stopped before this",
+                   stop ? "resume it before it is stopped again" : "resume only what an earlier 'stop' names");
+        return false;
+    }
+    seq->stopped[step->machine] = stop;
+    return true;
+}
+
 static bool read_step(struct reader *r, const struct ynode *n, struct sequence *seq, struct step *step)
 {
-    static const char *const words[] = { "park", "submit", "abort", "await", "release", "wait" };
-    static const struct choices kinds = { "step", 6, choice_word, words };
+    static const char *const words[] = { "park", "submit", "abort", "await", "release", "wait", "stop", "resume" };
+    static const struct choices kinds = { "step", FIELDS_LEN(words), choice_word, words };
     int kind;
 
     if (!yaml_is_map(r->y, n, "a step", "- submit: A"))
@@ -424,16 +469,16 @@ static bool read_step(struct reader *r, const struct ynode *n, struct sequence *
     if (n->len != 1) {
         yaml_error(
             r->y, n,
-            "a step is one of park, submit, abort, await, release and wait, this has %u keys; begin each step with '-'",
+            "a step is one of park, submit, abort, await, release, wait, stop and resume, this has %u keys; begin each step "
+            "with '-'",
             n->len);
         return false;
     }
     if (!yaml_choice(r->y, n->first->key, &kinds, &kind))
         return false;
     step->place = n->first->key->place;
-    static const enum step_kind step_kinds[] = {
-        STEP_PARK, STEP_SUBMIT, STEP_ABORT, STEP_AWAIT, STEP_RELEASE, STEP_WAIT
-    };
+    static const enum step_kind step_kinds[FIELDS_LEN(words)] = { STEP_PARK,    STEP_SUBMIT, STEP_ABORT, STEP_AWAIT,
+                                                                  STEP_RELEASE, STEP_WAIT,   STEP_STOP,  STEP_RESUME };
     step->kind = step_kinds[kind];
     switch (step->kind) {
     case STEP_PARK:
@@ -448,6 +493,9 @@ static bool read_step(struct reader *r, const struct ynode *n, struct sequence *
         return read_release(r, n->first, seq, step);
     case STEP_WAIT:
         return read_wait(r, n->first, seq, step);
+    case STEP_STOP:
+    case STEP_RESUME:
+        return read_machine_step(r, n->first, seq, step);
     }
     return false;
 }
@@ -479,4 +527,161 @@ void read_steps(struct reader *r, const struct sequence *base, const struct ynod
         if (!read_step(r, n, out, step))
             out->unsure = true;
     }
+}
+
+/* ---- faults ---- */
+
+struct fault_nodes {
+    struct fault fault;
+    int message, write, kind; /* indices of the words below, or -1 */
+    struct ynode *request;
+};
+
+static const char *const message_words[] = { "metadata", "abort", "status", "ack", "notify" };
+static const enum message_type message_types[FIELDS_LEN(message_words)] = { MESSAGE_METADATA, MESSAGE_ABORT,
+                                                                            MESSAGE_STATUS, MESSAGE_ACK,
+                                                                            MESSAGE_NOTIFY };
+static const char *const write_words[] = { "kv", "state", "aux" };
+static const enum effect write_effects[FIELDS_LEN(write_words)] = { EFFECT_KV, EFFECT_STATE, EFFECT_AUX };
+static const char *const fault_words[] = { "lose", "double", "delay", "error" };
+static const enum fault_kind fault_kinds[FIELDS_LEN(fault_words)] = { FAULT_LOSE, FAULT_DOUBLE, FAULT_DELAY,
+                                                                      FAULT_ERROR };
+
+static const struct choices message_choices = { "message", FIELDS_LEN(message_words), choice_word, message_words };
+static const struct choices write_choices = { "write", FIELDS_LEN(write_words), choice_word, write_words };
+static const struct choices fault_choices = { "fault", FIELDS_LEN(fault_words), choice_word, fault_words };
+
+static const struct field fault_fields[] = {
+    { .name = "message",
+      .kind = FIELD_CHOICE,
+      .offset = offsetof(struct fault_nodes, message),
+      .choices = &message_choices },
+    { .name = "write", .kind = FIELD_CHOICE, .offset = offsetof(struct fault_nodes, write), .choices = &write_choices },
+    { .name = "request", .kind = FIELD_NODE, .required = true, .offset = offsetof(struct fault_nodes, request) },
+    { .name = "do",
+      .kind = FIELD_CHOICE,
+      .required = true,
+      .offset = offsetof(struct fault_nodes, kind),
+      .choices = &fault_choices },
+    { .name = "by",
+      .kind = FIELD_DURATION,
+      .offset = offsetof(struct fault_nodes, fault.by_us),
+      .max = DURATION_MAX_US },
+    { .name = "chunk", .kind = FIELD_INT, .offset = offsetof(struct fault_nodes, fault.chunk), .max = INT_MAX },
+    { .name = "fragment", .kind = FIELD_INT, .offset = offsetof(struct fault_nodes, fault.fragment), .max = INT_MAX },
+    { .name = "occurrence",
+      .kind = FIELD_U32,
+      .offset = offsetof(struct fault_nodes, fault.occurrence),
+      .min = 1,
+      .max = INT_MAX },
+};
+
+static bool check_fault_kind(struct reader *r, const struct ynode *n, const struct fault *f)
+{
+    const struct ynode *by = yaml_get(n, "by");
+
+    if (f->is_write ? f->kind == FAULT_DOUBLE : f->kind == FAULT_ERROR) {
+        yaml_error(r->y, yaml_get(n, "do"),
+                   f->is_write ? "a write can't be doubled; it can be lost, delayed or end in an error"
+                               : "a message has no error; it can be lost, doubled or delayed");
+        return false;
+    }
+    if (f->kind == FAULT_DELAY && f->by_us == 0) {
+        yaml_error(r->y, by ? by : n, "a delay needs a time, as in 'by: 5s'");
+        return false;
+    }
+    if (by && f->kind != FAULT_DELAY && f->kind != FAULT_ERROR) {
+        yaml_error(r->y, by->key, "'by' tells when a delay or an error comes; leave it out");
+        return false;
+    }
+    return true;
+}
+
+static bool check_fault_place(struct reader *r, const struct ynode *n, const struct fault *f)
+{
+    const struct request_spec *q = &r->s->requests[f->request];
+    const struct ynode *chunk = yaml_get(n, "chunk"), *fragment = yaml_get(n, "fragment");
+
+    if (chunk && !(f->is_write && f->effect == EFFECT_KV)) {
+        yaml_error(r->y, chunk->key, "only a KV write has chunks; leave out 'chunk'");
+        return false;
+    }
+    if (chunk && r->topology_ok && q->prompt_tokens && (uint32_t)f->chunk >= request_chunks(r->s, q)) {
+        uint32_t chunks = request_chunks(r->s, q);
+        yaml_error(r->y, chunk, "%s has %u chunk%s, counted from 0", q->name, chunks, chunks == 1 ? "" : "s");
+        return false;
+    }
+    if (fragment && !(f->is_write && (f->kind == FAULT_DELAY || f->kind == FAULT_LOSE))) {
+        yaml_error(r->y, fragment->key, "only a write that is lost or delayed can be so in part; leave out 'fragment'");
+        return false;
+    }
+    if (fragment && f->effect != EFFECT_KV && f->fragment > 0) {
+        yaml_error(r->y, fragment, "a write of a slot is one fragment, number 0");
+        return false;
+    }
+    return true;
+}
+
+/* A fault at a request that the arm never submits would hit nothing. */
+static bool check_fault_request(struct reader *r, const struct ynode *n, const struct sequence *seq, int request)
+{
+    if (!seq || seq->unsure || seq->submitted[request])
+        return true;
+    yaml_error(r->y, n, "%s is never submitted in this arm", r->s->requests[request].name);
+    return false;
+}
+
+static bool read_fault(struct reader *r, const struct ynode *n, const struct sequence *seq, struct fault *out)
+{
+    struct fault_nodes got = {
+        .fault = { .place = n->place, .request = -1, .chunk = -1, .fragment = -1, .occurrence = 1 },
+        .message = -1,
+        .write = -1,
+        .kind = -1,
+    };
+    struct fault *f = &got.fault;
+    static const char example[] = "{message: ack, request: A, do: lose}";
+
+    if (!yaml_is_map(r->y, n, "a fault", example))
+        return false;
+    bool ok = yaml_fields(r->y, n, "a fault", fault_fields, FIELDS_LEN(fault_fields), &got);
+    const struct ynode *message = yaml_get(n, "message"), *write = yaml_get(n, "write");
+    if (message && write) {
+        yaml_error(r->y, write->key, "'message' and 'write' exclude each other; use two faults");
+        return false;
+    }
+    if (!message && !write && ok) {
+        yaml_error(r->y, n, "a fault needs the key 'message' or 'write'; write it as in '%s'", example);
+        ok = false;
+    }
+    if (got.request)
+        ok = read_request_name(r, got.request, &f->request) && ok;
+    if (!ok)
+        return false;
+    f->kind = fault_kinds[got.kind];
+    f->is_write = write != NULL;
+    f->message = message ? (int)message_types[got.message] : MESSAGE_NONE;
+    f->effect = write ? (int)write_effects[got.write] : EFFECT_NONE;
+    *out = *f;
+    return check_fault_kind(r, n, f) && check_fault_place(r, n, f) &&
+           check_fault_request(r, got.request, seq, f->request);
+}
+
+uint32_t read_faults(struct reader *r, const struct ynode *list, const struct sequence *seq, struct fault **out)
+{
+    uint32_t len = r->faults_len, own_len = 0;
+
+    if (list && yaml_is_list(r->y, list, "'faults'", "faults: [{message: ack, request: A, do: lose}]"))
+        own_len = list->len;
+    if (len + own_len > SCENARIO_ITEMS_MAX) {
+        yaml_error(r->y, list, "%u faults in one arm, more than %d", len + own_len, (int)SCENARIO_ITEMS_MAX);
+        own_len = 0;
+    }
+    *out = arena_alloc(&r->y->arena, (len + own_len) * sizeof **out);
+    if (len)
+        memcpy(*out, r->faults, len * sizeof **out);
+    for (const struct ynode *n = own_len ? list->first : NULL; n; n = n->next)
+        if (read_fault(r, n, seq, &(*out)[len]))
+            len++;
+    return len;
 }

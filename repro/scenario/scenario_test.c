@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../protocol/machine.h"
 #include "yaml_fields.h"
 
 /* Line numbers in the tests below are of this text. */
@@ -168,6 +169,8 @@ Test(seed, topology_requests_and_watch)
     cr_assert_eq(s->times.prefill_token_us, 20);
     cr_assert_eq(s->times.fragment_us, 50);
     cr_assert_eq(s->times.message_us, 200);
+    cr_assert_eq(s->times.fence_us, 1000);
+    cr_assert_not(s->wire_reverse);
 
     cr_assert_eq(s->requests_len, 2);
     cr_assert_str_eq(s->requests[0].name, "A");
@@ -196,6 +199,7 @@ Test(seed, steps_of_each_arm)
     cr_assert_str_eq(arm->engine_name, "mooncake");
     cr_assert_not(arm->core_overridden);
     cr_assert_eq(arm->phases, 1);
+    cr_assert_eq(arm->faults_len, 0);
     cr_assert_eq(arm->parks_len, 2);
     cr_assert_str_eq(arm->parks[0].name, "writer");
     cr_assert_str_eq(arm->parks[1].name, "victim");
@@ -267,6 +271,8 @@ Test(seed, expectations)
     cr_assert_eq(e->requests[0].status, 200);
     cr_assert_eq(e->requests[0].finish_reason, FINISH_LENGTH);
     cr_assert_eq(e->requests[0].silent, 1);
+    cr_assert_eq(e->requests[0].state_from, -1);
+    cr_assert_eq(e->requests[0].rows_len, 0);
     cr_assert(e->numbers[EXPECT_STALE_PAGES].given && e->numbers[EXPECT_STALE_PAGES].min == 32);
     cr_assert(e->numbers[EXPECT_STALE_SLOTS].given && e->numbers[EXPECT_STALE_SLOTS].max == 1);
     cr_assert(e->numbers[EXPECT_WATCHED_TOKENS_CHANGED].given && e->numbers[EXPECT_WATCHED_TOKENS_CHANGED].min == 64);
@@ -348,6 +354,198 @@ Test(language, a_core_with_knobs)
     cr_assert_eq(arm->policy.core[CORE_FREE], FREE_HOLD);
     cr_assert_eq(arm->policy.engine[ENGINE_TIMEOUT], 0);
     cr_assert_eq(arm->policy.engine[ENGINE_BLACKLIST], false);
+    scenario_free(s);
+}
+
+Test(language, an_engine_with_knobs)
+{
+    struct scenario *s = accepts("core: unpatched", "core: unpatched\n"
+                                                    "    engine: {base: mooncake, blacklist: false, retries: 3}");
+    const struct arm *arm = &s->arms[0];
+    struct policy expected = { 0 };
+    policy_set_core(&expected, (unsigned)core_by_name("unpatched"));
+    policy_set_engine(&expected, (unsigned)engine_by_name("mooncake"));
+    expected.engine[ENGINE_BLACKLIST] = false;
+    expected.engine[ENGINE_RETRIES] = 3;
+    cr_assert_arr_eq(&arm->policy, &expected, sizeof expected);
+    cr_assert_str_eq(arm->engine_name, "mooncake");
+    cr_assert_not(arm->core_overridden);
+    scenario_free(s);
+}
+
+Test(language, the_wire_and_the_time_of_a_fence)
+{
+    struct scenario *s = accepts("steps:\n", "times: {fence: 3ms}\nwire: {order: reverse}\nsteps:\n");
+    cr_assert(s->wire_reverse);
+    cr_assert_eq(s->times.fence_us, 3000);
+    cr_assert_eq(s->times.step_us, 10000);
+    scenario_free(s);
+    s = accepts("steps:\n", "wire: {order: forward}\nsteps:\n");
+    cr_assert_not(s->wire_reverse);
+    scenario_free(s);
+}
+
+Test(language, machines_that_stop)
+{
+    char *text = edit("  decode: {pages: 64}", "  decode: {pages: 64, instances: 2, ranks: 3}");
+    static const char own[] = "arms.0.steps=[stop: {side: prefill, instance: 1}, stop: {side: decode}, "
+                              "resume: {side: decode, instance: 1, rank: 2}]";
+    const char *const sets[] = { "steps.0=stop: {side: decode, instance: 1, rank: 2}", "steps.1=stop: {side: decode}",
+                                 "steps.2=submit: A", "steps.3=resume: {side: decode, rank: 0}", own };
+    struct scenario_overrides overrides = { .sets = sets, .sets_len = 5 };
+    struct parsed p = parse_bytes(text, strlen(text), &overrides);
+    cr_assert_eq(p.rc, 0, "%s", p.messages);
+    static const struct {
+        enum step_kind kind;
+        uint32_t machine;
+    } expected[] = { { STEP_STOP, 7 }, { STEP_STOP, 2 }, { STEP_SUBMIT, 0 }, { STEP_RESUME, 2 },
+                     { STEP_STOP, 1 }, { STEP_STOP, 2 }, { STEP_RESUME, 7 } };
+    const struct arm *arm = &p.scenario->arms[0];
+    cr_assert_eq(arm->steps_len, 7);
+    for (int i = 0; i < 7; i++) {
+        cr_assert_eq(arm->steps[i].kind, expected[i].kind, "step %d", i + 1);
+        cr_assert_eq(arm->steps[i].machine, expected[i].machine, "step %d", i + 1);
+    }
+    parsed_free(&p);
+    free(text);
+}
+
+Test(language, faults_of_messages)
+{
+    struct scenario *s = accepts("steps:\n", "faults:\n"
+                                             "  - {message: ack, request: A, do: lose}\n"
+                                             "  - {message: metadata, request: B, do: double, occurrence: 2}\n"
+                                             "  - {message: abort, request: A, do: delay, by: 5s}\n"
+                                             "  - {message: status, request: A, do: double}\n"
+                                             "  - {message: notify, request: A, do: lose}\nsteps:\n");
+    static const struct {
+        enum message_type message;
+        enum fault_kind kind;
+        int request;
+        uint32_t occurrence;
+        uint64_t by_us;
+    } expected[] = { { MESSAGE_ACK, FAULT_LOSE, 0, 1, 0 },
+                     { MESSAGE_METADATA, FAULT_DOUBLE, 1, 2, 0 },
+                     { MESSAGE_ABORT, FAULT_DELAY, 0, 1, 5000000 },
+                     { MESSAGE_STATUS, FAULT_DOUBLE, 0, 1, 0 },
+                     { MESSAGE_NOTIFY, FAULT_LOSE, 0, 1, 0 } };
+    cr_assert_eq(s->arms[0].faults_len, 5);
+    for (int i = 0; i < 5; i++) {
+        const struct fault *f = &s->arms[0].faults[i];
+        cr_assert_not(f->is_write);
+        cr_assert_eq(f->message, (int)expected[i].message);
+        cr_assert_eq(f->kind, expected[i].kind);
+        cr_assert_eq(f->request, expected[i].request);
+        cr_assert_eq(f->occurrence, expected[i].occurrence);
+        cr_assert_eq(f->by_us, expected[i].by_us);
+        cr_assert_eq(f->chunk, -1);
+        cr_assert_eq(f->fragment, -1);
+        cr_assert_eq(f->place.line, (uint32_t)(9 + i));
+    }
+    scenario_free(s);
+}
+
+Test(language, faults_of_writes_follow_those_of_the_scenario)
+{
+    char *text = edit(CORE, CORE "    faults:\n"
+                                 "      - {write: kv, request: A, chunk: 3, fragment: 1, do: delay, by: 40s}\n"
+                                 "      - {write: state, request: A, fragment: 0, do: lose}\n"
+                                 "      - {write: aux, request: A, do: error}\n"
+                                 "      - {write: kv, request: A, do: error, by: 1s}\n");
+    const char *const sets[] = { "topology.prefill.chunk_tokens=16", "faults=[{message: ack, request: B, do: lose}]" };
+    struct scenario_overrides overrides = { .sets = sets, .sets_len = 2 };
+    struct parsed p = parse_bytes(text, strlen(text), &overrides);
+    cr_assert_eq(p.rc, 0, "%s", p.messages);
+    static const struct {
+        int effect;
+        enum fault_kind kind;
+        int chunk, fragment;
+        uint64_t by_us;
+    } expected[] = { { EFFECT_KV, FAULT_DELAY, 3, 1, 40000000 },
+                     { EFFECT_STATE, FAULT_LOSE, -1, 0, 0 },
+                     { EFFECT_AUX, FAULT_ERROR, -1, -1, 0 },
+                     { EFFECT_KV, FAULT_ERROR, -1, -1, 1000000 } };
+    const struct arm *arm = &p.scenario->arms[0];
+    cr_assert_eq(arm->faults_len, 5);
+    cr_assert_eq(arm->faults[0].message, MESSAGE_ACK);
+    cr_assert_eq(arm->faults[0].request, 1);
+    for (int i = 0; i < 4; i++) {
+        const struct fault *f = &arm->faults[1 + i];
+        cr_assert(f->is_write);
+        cr_assert_eq(f->effect, expected[i].effect);
+        cr_assert_eq(f->kind, expected[i].kind);
+        cr_assert_eq(f->chunk, expected[i].chunk);
+        cr_assert_eq(f->fragment, expected[i].fragment);
+        cr_assert_eq(f->by_us, expected[i].by_us);
+    }
+    parsed_free(&p);
+    free(text);
+}
+
+Test(language, whose_rows_and_state_are_read)
+{
+    struct scenario *s = accepts(EXPECT, "      A: {rows_from: {B: {min: 1, max: 32}}, state_from: B}\n"
+                                         "      B: {rows_from: {A: 0}}\n"
+                                         "      liveness: {collateral_failed: 2}\n"
+                                         "    steps: [submit: B]\n");
+    const struct expect *e = &s->arms[0].expect;
+    cr_assert_eq(e->requests[0].state_from, 1);
+    cr_assert_eq(e->requests[0].rows_len, 1);
+    cr_assert_eq(e->requests[0].rows[0].writer, 1);
+    cr_assert(e->requests[0].rows[0].rows.min == 1 && e->requests[0].rows[0].rows.max == 32);
+    cr_assert_eq(e->requests[1].state_from, -1);
+    cr_assert_eq(e->requests[1].rows[0].writer, 0);
+    cr_assert(e->requests[1].rows[0].rows.given && e->requests[1].rows[0].rows.max == 0);
+    cr_assert_eq(e->numbers[EXPECT_COLLATERAL_FAILED].min, 2);
+    scenario_free(s);
+}
+
+Test(language, an_arm_for_each_core_and_engine)
+{
+    struct scenario *s = accepts(CORE, "    cores: [deferred-35360, unpatched]\n");
+    cr_assert_eq(s->arms_len, 2);
+    cr_assert_str_eq(s->arms[0].name, "one (deferred-35360)");
+    cr_assert_str_eq(s->arms[1].name, "one (unpatched)");
+    cr_assert_str_eq(s->arms[0].core_name, "deferred-35360");
+    for (int i = 0; i < 2; i++) {
+        struct policy expected = { 0 };
+        policy_set_core(&expected, (unsigned)core_by_name(s->arms[i].core_name));
+        policy_set_engine(&expected, (unsigned)engine_by_name("mooncake"));
+        cr_assert_arr_eq(&s->arms[i].policy, &expected, sizeof expected);
+        cr_assert_not(s->arms[i].core_overridden);
+        cr_assert_eq(s->arms[i].place.line, 14);
+        cr_assert_eq(s->arms[i].steps_len, 4);
+        cr_assert_eq(s->arms[i].expect.requests_len, 1);
+    }
+    scenario_free(s);
+
+    s = accepts(CORE, CORE "    engines: [mooncake]\n");
+    cr_assert_eq(s->arms_len, 1);
+    cr_assert_str_eq(s->arms[0].name, "one (mooncake)");
+    scenario_free(s);
+    s = accepts(CORE, "    cores: [unpatched]\n    engines: [mooncake]\n");
+    cr_assert_str_eq(s->arms[0].name, "one (unpatched, mooncake)");
+    scenario_free(s);
+    s = accepts(CORE, "    cores: [unpatched, deferred-35360]\n    engine: {base: mooncake, blacklist: false}\n");
+    cr_assert_str_eq(s->arms[1].name, "one (deferred-35360)");
+    cr_assert_eq(s->arms[1].policy.engine[ENGINE_BLACKLIST], false);
+    scenario_free(s);
+}
+
+Test(language, every_core_crossed_with_every_engine)
+{
+    char cores[2000] = "", engines[2000] = "", lists[4100];
+    for (unsigned i = 0; i < core_rows_len; i++)
+        sprintf(cores + strlen(cores), "%s%s", i ? ", " : "", core_rows[i].name);
+    for (unsigned i = 0; i < engine_rows_len; i++)
+        sprintf(engines + strlen(engines), "%s%s", i ? ", " : "", engine_rows[i].name);
+    snprintf(lists, sizeof lists, "    cores: [%s]\n    engines: [%s]\n", cores, engines);
+    struct scenario *s = accepts(CORE, lists);
+    cr_assert_eq(s->arms_len, core_rows_len * engine_rows_len);
+    for (unsigned i = 0; i < s->arms_len; i++) {
+        cr_assert_str_eq(s->arms[i].core_name, core_rows[i / engine_rows_len].name);
+        cr_assert_str_eq(s->arms[i].engine_name, engine_rows[i % engine_rows_len].name);
+    }
     scenario_free(s);
 }
 
@@ -780,6 +978,91 @@ Test(steps, waits_in_phases)
     refuses(LAST_STEP, LAST_STEP "  - wait: {from: 1s, to: 2s}\n", "13:11", "needs the key 'phases'");
 }
 
+Test(steps, machines_stop_and_resume_by_turns)
+{
+    refuses(LAST_STEP, LAST_STEP "  - resume: {side: decode}\n", "13:13",
+            "decode instance 0 rank 0 is not stopped before this");
+    refuses(LAST_STEP, LAST_STEP "  - stop: {side: prefill}\n  - stop: {side: prefill, rank: 0}\n", "14:11",
+            "prefill instance 0 rank 0 is stopped already");
+    refuses(LAST_STEP, LAST_STEP "  - stop: {side: prefill}\n  - resume: {side: prefill, instance: 1}\n", "14:13",
+            "prefill instance 1 rank 0 is not stopped before this");
+    refuses(LAST_STEP, LAST_STEP "  - stop: {side: decode, instance: 1}\n", "13:36",
+            "'instance' must be from 0 to 0, not 1");
+    refuses(LAST_STEP, LAST_STEP "  - stop: {side: prefill, instance: 1, rank: 1}\n", "13:46",
+            "'rank' must be from 0 to 0, not 1");
+    refuses(LAST_STEP, LAST_STEP "  - stop: {instance: 0}\n", "13:11", "a stop needs the key 'side'");
+    refuses(LAST_STEP, LAST_STEP "  - stop: {side: decod}\n", "13:18", "did you mean 'decode'?");
+    refuses(LAST_STEP, LAST_STEP "  - stop: decode\n", "13:11", "a stop is a mapping");
+    refuses(LAST_STEP, LAST_STEP "  - resume: {side: decode, actor: receiver}\n", "13:28",
+            "a resume has no key 'actor'");
+    /* After a step that can't be read, nothing is said about what may follow from it. */
+    refuses(LAST_STEP, LAST_STEP "  - stop: {side: decod}\n  - resume: {side: decode}\n", "13:18",
+            "did you mean 'decode'?");
+}
+
+/* ---- faults ---- */
+
+#define FAULT(fault) "steps:\n", "faults:\n  - {" fault "}\nsteps:\n"
+
+Test(faults, hit_one_message_or_write_of_a_request)
+{
+    refuses(FAULT("request: A, do: lose"), "9:5", "a fault needs the key 'message' or 'write'");
+    refuses(FAULT("message: ack, write: kv, request: A, do: lose"), "9:20", "exclude each other");
+    refuses(FAULT("mesage: ack, request: A, do: lose"), "9:6", "did you mean 'message'?");
+    refuses(FAULT("message: ack, do: lose"), "9:5", "a fault needs the key 'request'");
+    refuses(FAULT("message: ack, request: A"), "9:5", "a fault needs the key 'do'");
+    refuses(FAULT("message: ack, request: C, do: lose"), "9:29", "no request 'C'");
+    refuses(FAULT("message: akc, request: A, do: lose"), "9:15", "did you mean 'ack'?");
+    refuses(FAULT("message: submit, request: A, do: lose"), "9:15",
+            "no message 'submit'; known: metadata, abort, status, ack, notify");
+    refuses(FAULT("write: stat, request: A, do: lose"), "9:13", "did you mean 'state'?");
+    refuses(FAULT("message: ack, request: A, do: los"), "9:36", "did you mean 'lose'?");
+    refuses(FAULT("message: ack, request: A, do: lose, when: 1s"), "9:42", "a fault has no key 'when'");
+    refuses(FAULT("message: ack, request: A, do: lose, occurrence: 0"), "9:54", "from 1 to");
+    refuses("steps:\n", "faults: {message: ack, request: A, do: lose}\nsteps:\n", "8:9", "'faults' is a list");
+    refuses("steps:\n", "faults: [lose]\nsteps:\n", "8:10", "a fault is a mapping");
+}
+
+Test(faults, do_what_can_be_done_to_it)
+{
+    refuses(FAULT("message: ack, request: A, do: error"), "9:36", "a message has no error");
+    refuses(FAULT("write: kv, request: A, do: double"), "9:33", "a write can't be doubled");
+    refuses(FAULT("message: ack, request: A, do: delay"), "9:5", "a delay needs a time");
+    refuses(FAULT("write: kv, request: A, do: delay"), "9:5", "a delay needs a time");
+    refuses(FAULT("write: kv, request: A, do: delay, by: 0us"), "9:44", "a delay needs a time");
+    refuses(FAULT("write: kv, request: A, do: delay, by: 86401s"), "9:44", "more than 24 hours");
+    refuses(FAULT("write: kv, request: A, do: lose, by: 1s"), "9:39", "'by' tells when a delay or an error comes");
+    refuses(FAULT("message: ack, request: A, do: double, by: 1s"), "9:44", "'by' tells when");
+}
+
+Test(faults, chunks_and_fragments_are_of_writes)
+{
+    refuses(FAULT("message: status, request: A, do: lose, chunk: 0"), "9:45", "only a KV write has chunks");
+    refuses(FAULT("write: state, request: A, do: lose, chunk: 0"), "9:42", "only a KV write has chunks");
+    refuses(FAULT("write: kv, request: A, do: lose, chunk: 1"), "9:46", "A has 1 chunk, counted from 0");
+    refuses(FAULT("message: ack, request: A, do: lose, fragment: 0"), "9:42", "only a write that is lost or delayed");
+    refuses(FAULT("write: kv, request: A, do: error, fragment: 0"), "9:40", "only a write that is lost or delayed");
+    refuses(FAULT("write: aux, request: A, do: lose, fragment: 1"), "9:50", "one fragment, number 0");
+    scenario_free(accepts(FAULT("write: kv, request: A, do: delay, by: 1us, chunk: 0, fragment: 99")));
+    scenario_free(accepts("steps:\n", "faults: []\nsteps:\n"));
+}
+
+Test(faults, of_an_arm_hit_what_it_submits)
+{
+    refuses(CORE, CORE "    faults: [{message: ack, request: B, do: lose}]\n", "16:38",
+            "B is never submitted in this arm");
+    char text[4000] = "faults:\n";
+    for (int i = 0; i < 64; i++)
+        strcat(text, "  - {message: ack, request: A, do: lose}\n");
+    scenario_free(accepts("steps:\n", strcat(text, "steps:\n")));
+    char *with = edit("steps:\n", text);
+    struct parsed p = parse_set(with, NULL, "arms.0.faults=[{message: ack, request: A, do: lose}]");
+    cr_assert_eq(p.rc, -EINVAL);
+    cr_assert_not_null(strstr(p.messages, "65 faults in one arm, more than 64"), "%s", p.messages);
+    parsed_free(&p);
+    free(with);
+}
+
 /* ---- point matches ---- */
 
 #define AWAIT(match) LAST_STEP "  - await: {" match "}\n"
@@ -803,12 +1086,45 @@ Test(matches, that_no_transfer_can_satisfy)
     refuses(LAST_STEP, AWAIT("point: status.receive, status: abort"), "13:44", "is success or failed or dropped");
     refuses(LAST_STEP, AWAIT("point: send.begin, status: ok"), "13:40", "the status of send.begin is none");
     refuses(LAST_STEP, AWAIT("point: send.begin, status: fine"), "13:40", "no status 'fine'");
+    refuses(LAST_STEP, AWAIT("point: fence, status: ok"), "13:35", "the status of fence is none");
+    refuses(LAST_STEP, AWAIT("point: fence, side: prefill"), "13:33", "passed on the decode side only");
+    refuses(LAST_STEP, AWAIT("point: fence, request: A, chunk: 0"), "13:46", "fence is not passed by a chunk");
     refuses(LAST_STEP, AWAIT("point: send.begin, request: A, instance: 1"), "13:54", "A lives on prefill instance 0");
     refuses(LAST_STEP, AWAIT("point: send.begin, instance: 2"), "13:42", "no instance 2; there are 2");
     refuses(LAST_STEP, AWAIT("point: send.begin, rank: 1"), "13:38", "no rank 1");
     refuses(LAST_STEP, AWAIT("point: token, request: A, n: 1, occurrence: 2"), "13:57", "once");
     refuses(LAST_STEP, AWAIT("point: token, occurrence: 0"), "13:39", "from 1 to");
     refuses(LAST_STEP, AWAIT("request: A"), "13:12", "needs the key 'point'");
+}
+
+Test(matches, statuses_that_the_machines_give)
+{
+    static const char *const words[] = { "point: fence",
+                                         "point: chunk.check, status: ok",
+                                         "point: chunk.check, status: skip",
+                                         "point: chunk.check, status: error",
+                                         "point: kv.recheck, status: skip",
+                                         "point: kv.complete, status: ok",
+                                         "point: kv.complete, status: error",
+                                         "point: kv.complete, status: refused",
+                                         "point: status.send, status: success",
+                                         "point: status.send, status: failed",
+                                         "point: chunk.done, status: skip",
+                                         "point: chunk.done, status: error",
+                                         "point: ack.send, status: received",
+                                         "point: ack.send, status: drained",
+                                         "point: ack.receive, status: counted",
+                                         "point: ack.receive, status: dropped",
+                                         "point: status.receive, status: dropped",
+                                         "point: aux.consume, status: own",
+                                         "point: aux.consume, status: foreign",
+                                         "point: request.finish, status: abort",
+                                         "point: client.answer, status: error" };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char with[200];
+        snprintf(with, sizeof with, LAST_STEP "  - await: {%s}\n", words[i]);
+        scenario_free(accepts(LAST_STEP, with));
+    }
 }
 
 Test(matches, chunks_are_counted_from_the_topology)
@@ -854,6 +1170,48 @@ Test(arms, cores_engines_and_knobs)
     refuses("core: unpatched", "core: {base: unpatched, hold_timeout: 30}", "15:43", "it has no unit");
 }
 
+Test(arms, numbers_of_a_knob)
+{
+    refuses(CORE, CORE "    engine: {base: mooncake, retries: 4}\n", "16:39", "'retries' must be from 0 to 3, not 4");
+    refuses(CORE, CORE "    engine: {base: mooncake, retries: 1s}\n", "16:39", "a whole number in plain digits");
+    refuses(CORE, CORE "    engine: {base: mooncake, retires: 1}\n", "16:30", "did you mean 'retries'?");
+    refuses(CORE, CORE "    engine: {base: mooncake, hold_timeout: 1s}\n", "16:30", "is a knob of the core");
+}
+
+Test(arms, lists_of_cores_and_engines)
+{
+    refuses(CORE, CORE "    cores: [unpatched]\n", "16:5", "'core' and 'cores' exclude each other");
+    refuses(CORE, CORE "    engine: mooncake\n    engines: [mooncake]\n", "17:5",
+            "'engine' and 'engines' exclude each other");
+    refuses(CORE, "    cores: [unpatched, deferred-3536]\n", "15:24", "did you mean 'deferred-35360'?");
+    refuses(CORE, "    cores: [unpatched, unpatched]\n", "15:24", "core 'unpatched' is in this list already");
+    refuses(CORE, "    cores: [unpatched, {base: unpatched}]\n", "15:24", "must be the name of a core, not a mapping");
+    refuses(CORE, "    cores: []\n", "15:12", "no names in 'cores'");
+    refuses(CORE, "    cores: unpatched\n", "15:12", "'cores' is a list, not a single value");
+    refuses(CORE, CORE "    engines: [mooncake, mooncak]\n", "16:25", "did you mean 'mooncake'?");
+    refuses(CORE, CORE "    engines: []\n", "16:14", "no names in 'engines'");
+    refuses(CORE,
+            "    cores: [unpatched]\n  - {name: one (unpatched), core: unpatched}\n  - name: x\n    core: unpatched\n",
+            "16:12", "an arm named 'one (unpatched)' is in line 14 already");
+    refuses(EXPECT, EXPECT "  - {name: one, cores: [deferred-35360]}\n", "18:12",
+            "an arm named 'one' is in line 14 already");
+}
+
+Test(arms, are_counted_with_what_they_stand_for)
+{
+    char text[4000] = "arms:\n";
+    for (int i = 0; i < 62; i++)
+        sprintf(text + strlen(text), "  - {name: a%d, core: unpatched}\n", i);
+    char *with = edit("arms:\n", text);
+    struct parsed p = parse_set(with, NULL, "arms.0={name: b, cores: [unpatched, deferred-35360]}");
+    cr_assert_eq(p.rc, 0, "%s", p.messages);
+    cr_assert_eq(p.scenario->arms_len, 64);
+    parsed_free(&p);
+    free(with);
+    strcat(text, "  - {name: b, cores: [unpatched, deferred-35360]}\n");
+    refuses("arms:\n", text, "77:5", "65 arms with this one, which stands for 1; a scenario has 1 to 64");
+}
+
 Test(arms, parks_at_the_end)
 {
     refuses(CORE, CORE "    end: {parked: [writer]}\n", "16:20", "is released in this arm");
@@ -880,6 +1238,21 @@ Test(expectations, that_can_not_hold)
     refuses(EXPECT, EXPECT "      prevented: {step: 0}\n", "18:25", "from 1 to 256");
     refuses(EXPECT, EXPECT "      order: [{point: token}]\n", "18:14", "1 points in 'order'");
     refuses(EXPECT, EXPECT "      order: [{point: token}, {point: tokn}]\n", "18:39", "did you mean 'token'?");
+}
+
+Test(expectations, of_what_others_wrote)
+{
+    refuses("{output: identical}", "{rows_from: {A: 1}}", "17:23", "what A wrote itself is its own");
+    refuses("{output: identical}", "{state_from: A}", "17:23", "what A wrote itself is its own");
+    refuses("{output: identical}", "{rows_from: {B: 1}}", "17:23", "B is never submitted in this arm");
+    refuses("{output: identical}", "{state_from: B}", "17:23", "B is never submitted in this arm");
+    refuses("{output: identical}", "{rows_from: {C: 1}}", "17:23", "no request 'C'");
+    refuses("{output: identical}", "{state_from: C}", "17:23", "no request 'C'");
+    refuses("{output: identical}", "{rows_from: 512}", "17:22", "'rows_from' is a mapping");
+    refuses(EXPECT, "      A: {rows_from: {B: many}}\n    steps: [submit: B]\n", "17:26", "a whole number");
+    refuses(EXPECT, EXPECT "      memory: {collateral_failed: 1}\n", "18:16",
+            "'memory' has no key 'collateral_failed'");
+    refuses(EXPECT, EXPECT "      liveness: {collateral_fialed: 1}\n", "18:18", "did you mean 'collateral_failed'?");
 }
 
 /* ---- overrides ---- */
@@ -957,6 +1330,23 @@ Test(overrides, a_core_for_every_arm)
     p = parse_set(text, "deferred-3536", NULL);
     cr_assert_eq(p.rc, -EINVAL);
     cr_assert_not_null(strstr(p.messages, "--core: no core 'deferred-3536'; did you mean 'deferred-35360'?"));
+    parsed_free(&p);
+    free(text);
+}
+
+Test(overrides, a_core_instead_of_several)
+{
+    char *text = edit(CORE, "    cores: [unpatched, deferred-35360]\n    engines: [mooncake]\n");
+    struct parsed p = parse_set(text, "unpatched", NULL);
+    cr_assert_eq(p.rc, 0, "%s", p.messages);
+    cr_assert_eq(p.scenario->arms_len, 1);
+    cr_assert_str_eq(p.scenario->arms[0].name, "one (unpatched, mooncake)");
+    parsed_free(&p);
+    p = parse_set(text, "deferred-35360", NULL);
+    cr_assert_eq(p.rc, 0, "%s", p.messages);
+    cr_assert_eq(p.scenario->arms_len, 1);
+    cr_assert_str_eq(p.scenario->arms[0].name, "one (deferred-35360, mooncake)");
+    cr_assert_eq(p.scenario->arms[0].policy.core[CORE_FREE], FREE_HOLD);
     parsed_free(&p);
     free(text);
 }
