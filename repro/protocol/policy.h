@@ -56,7 +56,7 @@ enum core_knob {
       "what a completion means: the bytes are there, or only that they were handed over")                              \
     X(TIMEOUT, "timeout", DURATION, "",                                                                                \
       "the engine gives up a write this long after its post, without stopping the bytes; 0: never")                    \
-    X(RETRIES, "retries", NUMBER, "", "how often the engine sends a write again that it has given up")                 \
+    X(RETRIES, "retries", NUMBER, "", "how often the engine sends a failed write again, each try with its own time-out")                 \
     X(UNKNOWN_ROOM, "unknown_room", CHOICE, "skip fail", "what a worker does with a chunk whose room is not known")    \
     X(ERROR_KEEPS_COUNT, "error_keeps_count", BOOL, "", "after an error the chunk stays counted, so no ack follows")   \
     X(FAILED_STICKY, "failed_sticky", BOOL, "", "a room that has failed stays failed when a success follows")          \

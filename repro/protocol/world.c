@@ -164,7 +164,7 @@ uint32_t wire_live(const struct config *c, const uint8_t *world, uint32_t reques
     for (uint32_t attempt = 0; attempt < c->attempts; attempt++) {
         unsigned state = cell(world, &c->wire.state, wire_index(c, request, kind, chunk, attempt));
 
-        if (state != WIRE_NONE && state != WIRE_ABANDONED)
+        if (state != WIRE_NONE && state != WIRE_ABANDONED && state != WIRE_HANDED)
             index = wire_index(c, request, kind, chunk, attempt);
     }
     return index;
@@ -295,6 +295,14 @@ static void wire_abandon(const struct config *c, uint8_t *world, uint32_t index)
         wire_retire(c, world, index);
 }
 
+static void wire_complete(const struct config *c, uint8_t *world, uint32_t index)
+{
+    if (cell(world, &c->wire.state, index) == WIRE_FLYING)
+        cell_set(world, &c->wire.state, index, WIRE_HANDED);
+    else
+        wire_retire(c, world, index);
+}
+
 /* Revokes the keys of destinations that were published so far, of `request`, of its prefill, or of this whole decode. */
 static void wire_fence(const struct config *c, uint8_t *world, uint32_t request)
 {
@@ -314,7 +322,7 @@ static void wire_fence(const struct config *c, uint8_t *world, uint32_t request)
 
             if (state == WIRE_FLYING)
                 cell_set(world, &c->wire.state, q->wire + i, WIRE_REFUSED);
-            else if (state == WIRE_ABANDONED)
+            else if (state == WIRE_ABANDONED || state == WIRE_HANDED)
                 wire_retire(c, world, q->wire + i);
         }
     }
@@ -344,7 +352,9 @@ static void wire_land(const struct config *c, uint8_t *world, uint32_t index, st
         cell_set(world, &c->aux_tags[decode], dest, e.request + 1);
         at = POINT_AUX_LANDED;
     }
-    if (last && c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION) {
+    /* A released handle lands without its notification (facts: real-engines 2). */
+    if (last && cell(world, &c->wire.state, index) != WIRE_ABANDONED &&
+        c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION) {
         struct message m = {.type = MESSAGE_NOTIFY, .from = c->requests[e.request].prefill, .to = decode, .request = e.request,
                             .part = wire_index(c, e.request, e.kind, e.chunk, 0) - c->requests[e.request].wire};
 
@@ -363,10 +373,10 @@ static void wire_land(const struct config *c, uint8_t *world, uint32_t index, st
     a->to = index;
     if (!last)
         cell_set(world, &c->wire.fragment, index, fragment + 1);
-    else if (cell(world, &c->wire.state, index) == WIRE_ABANDONED)
-        wire_retire(c, world, index);
-    else
+    else if (cell(world, &c->wire.state, index) == WIRE_FLYING)
         cell_set(world, &c->wire.state, index, WIRE_LANDED);
+    else
+        wire_retire(c, world, index);
 }
 
 /* --- owners and tags --- */
@@ -451,13 +461,6 @@ uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_
     const struct request_config *r = &c->requests[request];
 
     return cell(block_at(c, world, r->prefill), &c->machines[r->prefill].prefill.slot, r->prefill_local);
-}
-
-bool world_owns_source(const struct config *c, const uint8_t *world, uint32_t request)
-{
-    uint32_t prefill = c->requests[request].prefill;
-
-    return prefill_owns_source(c, prefill, block_at(c, world, prefill), request);
 }
 
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request)
@@ -556,9 +559,9 @@ static uint32_t enabled_between(const struct config *c, const uint8_t *world, st
             continue;
         e = wire_entry(c, i);
         t = (struct transition){TRANSITION_LAND, c->requests[e.request].prefill, cell(world, &c->wire.worker, i), e.request, i};
-        awaited = state != WIRE_ABANDONED &&
+        awaited = state != WIRE_ABANDONED && state != WIRE_HANDED &&
                   machine_awaits(c, t.machine, block_at(c, world, t.machine), t.actor, e.kind, e.request);
-        if (state == WIRE_FLYING || state == WIRE_ABANDONED)
+        if (state == WIRE_FLYING || state == WIRE_ABANDONED || state == WIRE_HANDED)
             out[n++] = t;
         t.kind = TRANSITION_COMPLETE;
         if (awaited && (state != WIRE_FLYING || c->policy.engine[ENGINE_COMPLETION] == COMPLETION_POSTED))
@@ -684,7 +687,7 @@ void world_apply(const struct config *c, uint8_t *world, const struct transition
     if (t->kind == TRANSITION_DELIVER)
         message_remove(c, world, t->index);
     else if (t->kind == TRANSITION_COMPLETE)
-        wire_abandon(c, world, t->index);
+        wire_complete(c, world, t->index);
     carry_out(c, world, t->machine, actions);
 }
 

@@ -62,7 +62,8 @@ enum {
     WIRE_NONE,
     WIRE_FLYING,
     WIRE_LANDED,    /* completion not yet delivered */
-    WIRE_ABANDONED, /* flies, but nobody waits for it */
+    WIRE_ABANDONED, /* flies, but nobody waits for it, and no notification will follow */
+    WIRE_HANDED,    /* flies, but its completion has been delivered: the engine completes when it has handed over */
     WIRE_REFUSED    /* its destination was fenced: the error not yet delivered */
 };
 
@@ -108,9 +109,6 @@ uint32_t world_tokens(const struct config *c, const uint8_t *world, uint32_t req
 /* The source pages and slot on its prefill machine. */
 uint32_t world_source_page(const struct config *c, const uint8_t *world, uint32_t request, uint32_t idx);
 uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_t request);
-
-/* Whether the source memory of a request's chunks is still its own (prefill releases it while a worker may be reading). */
-bool world_owns_source(const struct config *c, const uint8_t *world, uint32_t request);
 
 /* Whether decode now reads memory of this request that holds another request's bytes: the corruption itself. */
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request);

@@ -98,12 +98,6 @@ static void count_landing(struct oracle *o, uint32_t owner, uint32_t writer, uin
     *seen = 1;
 }
 
-/* Anything but an ordinary transfer: its request no longer waits for it, or the source is no longer its own. */
-static bool odd_landing(const struct oracle *o, const struct sim *s, uint32_t request)
-{
-    return world_stage(o->c, s->world, request) != DECODE_TRANSFER || !world_owns_source(o->c, s->world, request);
-}
-
 void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fragment)
 {
     const struct config *c = o->c;
@@ -111,7 +105,6 @@ void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fra
     uint32_t m = c->requests[e.request].decode, dest = cell(s->world, &c->wire.dest, wire), writer = e.request + 1;
     bool stale = false;
 
-    o->watches_writers = o->watches_writers || odd_landing(o, s, e.request);
     if (e.kind == EFFECT_KV) {
         struct wire_fragment f = wire_fragment(c, s->world, wire, fragment);
         uint64_t page_bytes = (uint64_t)c->page_tokens * MODEL_ROW_FLOATS * sizeof(float);
@@ -201,7 +194,7 @@ static void note_alloc(struct oracle *o, struct sim *s, uint32_t request)
     *last = request + 1;
 }
 
-/* Whose rows this step of the request reads. Only asked once a stale write has landed somewhere. */
+/* Whose rows this step of the request reads. */
 static void note_foreign(struct oracle *o, struct sim *s, uint32_t request)
 {
     const struct config *c = o->c;
@@ -239,8 +232,7 @@ void oracle_forward(struct oracle *o, struct sim *s, uint32_t machine)
         if (!world_in_batch(o->c, s->world, request))
             continue;
         note_pages(o, s, request);
-        if (o->watches_writers)
-            note_foreign(o, s, request);
+        note_foreign(o, s, request);
     }
 }
 
@@ -330,8 +322,6 @@ void oracle_close(struct oracle *o, struct sim *s)
     for (uint32_t m = c->prefill_len; m < c->machines_len; m++)
         for (uint32_t page = 1; c->machines[m].requests_len && page <= c->sides[SIDE_DECODE].pages; page++)
             o->numbers[EXPECT_PINNED_PAGES] += world_page_owner(c, s->world, m, page) != 0;
-    for (uint32_t r = 0; r < c->requests_len; r++)
-        o->numbers[EXPECT_COLLATERAL_FAILED] += o->requests[r].finish_reason == FINISH_ERROR;
     watch_look(o, s);
     for (uint32_t token = 0; o->watch->request >= 0 && token < o->watch->tokens; token++) {
         bool changed = false;

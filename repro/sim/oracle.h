@@ -30,7 +30,6 @@ struct oracle {
     struct rows rows;
     uint32_t rows_per_token;
     bool watching;
-    bool watches_writers; /* something out of the ordinary has landed: from now on look whose rows are read */
     uint64_t trace;             /* running digest of all points passed */
     bool failed;                /* out of memory */
 };

@@ -372,6 +372,14 @@ static void run(struct play *p, struct arm_result *r)
         }
     }
     r->ended = ARM_QUIESCENT;
+    for (uint32_t i = 0; i < p->arm->faults_len; i++)
+        if (p->sim.fault_seen[i] < p->arm->faults[i].occurrence) {
+            char why[96];
+
+            snprintf(why, sizeof why, "the fault in line %u never hit anything", p->arm->faults[i].place.line);
+            voided(p, r, why);
+            return;
+        }
     for (uint32_t k = 0; k < p->arm->parks_len; k++) {
         enum park_state state = p->parks[k].state;
 
@@ -422,6 +430,15 @@ static int collect_request(struct play *p, uint32_t r, struct request_result *ou
     return 0;
 }
 
+/* A request whose write a fault makes fail is no bystander. */
+static bool fault_names(const struct arm *arm, uint32_t request)
+{
+    for (uint32_t i = 0; i < arm->faults_len; i++)
+        if (arm->faults[i].is_write && arm->faults[i].request == (int)request)
+            return true;
+    return false;
+}
+
 static int collect(struct play *p, struct played *out)
 {
     struct arm_result *r = &out->result;
@@ -448,6 +465,8 @@ static int collect(struct play *p, struct played *out)
     memcpy(r->numbers, p->oracle.numbers, sizeof r->numbers);
     memcpy(r->holds, p->oracle.holds, p->oracle.holds_len * sizeof *r->holds);
     r->holds_len = p->oracle.holds_len;
+    for (uint32_t i = 0; i < n; i++)
+        r->numbers[EXPECT_COLLATERAL_FAILED] += r->requests[i].finish_reason == FINISH_ERROR && !fault_names(p->arm, i);
     for (uint32_t i = 0; i < n; i++)
         r->numbers[EXPECT_UNANSWERED] += r->requests[i].submitted && r->requests[i].status == 0;
     r->write_end_us = p->oracle.write_end_us;
@@ -534,10 +553,15 @@ int play_solo(const struct stage *stage, uint32_t request, uint32_t prefill, str
 {
     struct step submit = {.kind = STEP_SUBMIT, .request = request};
     struct arm alone = {.name = "alone", .policy = stage->scenario->arms[0].policy, .steps = &submit, .steps_len = 1, .phases = 1};
+    uint32_t *engine = alone.policy.engine;
     struct play p = {.stage = stage, .arm = &alone, .solo = out};
     struct arm_result r = {0};
     int rc;
 
+    /* An engine without whims of its own: what an engine does wrong must not get into what is compared with. */
+    engine[ENGINE_COMPLETION] = COMPLETION_LANDED;
+    engine[ENGINE_TIMEOUT] = 0;
+    engine[ENGINE_RETRIES] = 0;
     *out = (struct solo){0};
     rc = open_play(&p, request, prefill);
     if (!rc) {

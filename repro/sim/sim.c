@@ -232,15 +232,16 @@ static void decode_forward(struct sim *s, uint32_t machine)
 
 static void forward(struct sim *s, uint32_t machine)
 {
-    uint64_t began = s->in.model_ns ? wall_ns() : 0;
+    bool prefill = s->c->machines[machine].side == SIDE_PREFILL;
+    uint64_t began;
 
-    if (s->c->machines[machine].side == SIDE_PREFILL) {
+    if (!prefill)
+        s->in.watcher.forward(s->in.watcher.ctx, s, machine);
+    began = s->in.model_ns ? wall_ns() : 0;
+    if (prefill)
         prefill_forward(s, machine);
-    } else {
-        if (s->in.watcher.forward)
-            s->in.watcher.forward(s->in.watcher.ctx, s, machine);
+    else
         decode_forward(s, machine);
-    }
     if (s->in.model_ns)
         *s->in.model_ns += wall_ns() - began;
 }
@@ -534,7 +535,10 @@ void sim_release(struct sim *s, uint32_t park)
             if (s->actor_park[s->actor_base[m] + actor] != (int)park)
                 continue;
             s->actor_park[s->actor_base[m] + actor] = -1;
-            take(s, &go);
+            if (s->stopped[m])
+                refresh(s, m); /* it goes on when its machine does */
+            else
+                take(s, &go);
             return;
         }
 }
