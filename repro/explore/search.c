@@ -203,12 +203,41 @@ static void reach(struct search *s, uint32_t from, uint32_t by)
 
 static void note_corruption(struct search *s, uint32_t from, uint32_t by);
 
+/*
+ * Whether everything that prefill machine m does from here on commutes with the rest of the world, landing aside: it has one
+ * request, which nobody can abort any more and nothing can make fail. Then what it still receives (submit, metadata), what
+ * it sends and what it posts only enables.
+ */
+static bool calm(const struct search *s, const uint8_t *state, uint32_t left, uint32_t m)
+{
+    const struct config *c = s->c;
+    uint32_t r, messages = cell(state, &c->messages_len, 0);
+
+    if (m >= c->prefill_len || c->machines[m].requests_len != 1 || c->policy.engine[ENGINE_TIMEOUT] != 0 ||
+        (c->policy.core[CORE_FREE] == FREE_FENCE && c->policy.core[CORE_FENCE_SCOPE] != FENCE_ROOM))
+        return false;
+    r = c->machines[m].requests[0];
+    for (uint32_t i = 0; i < s->in->clients_len; i++)
+        if ((left & 1u << i) && s->in->clients[i].kind == CLIENT_ABORT && s->in->clients[i].request == r)
+            return false;
+    for (uint32_t i = 0; i < messages; i++) {
+        unsigned type = cell(state, &c->message_type, i);
+
+        if (cell(state, &c->message_request, i) == r && (type == MESSAGE_ABORT_REQUEST || type == MESSAGE_ABORT))
+            return false;
+    }
+    return !world_troubled(c, state, r);
+}
+
 /* What is to be taken in this state: [*first, end) of the enabled list, client events from n on. */
 static uint32_t choose(const struct search *s, const uint8_t *state, uint32_t n, uint32_t *first)
 {
+    uint32_t left = clients_left(s, state);
+
     *first = 0;
     for (uint32_t i = 0; s->in->reduce && i < n; i++)
-        if (world_local(s->c, state, &s->enabled[i])) {
+        if (world_local(s->c, state, &s->enabled[i]) ||
+            (s->enabled[i].kind != TRANSITION_LAND && calm(s, state, left, s->enabled[i].machine))) {
             *first = i;
             return i + 1;
         }

@@ -856,3 +856,11 @@ void decode_init(const struct config *c, uint32_t machine, uint8_t *state)
     allocator_init(&l->aux_pool, state);
     allocator_init(&l->request_pool, state);
 }
+
+bool decode_troubled(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request)
+{
+    const struct decode_layout *l = &c->machines[machine].decode;
+    uint32_t q = c->requests[request].decode_local;
+
+    return cell(state, &l->failed, q) || cell(state, &l->status, q) == STATUS_FAILED;
+}

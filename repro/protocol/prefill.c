@@ -921,9 +921,11 @@ void prefill_init(const struct config *c, uint32_t machine, uint8_t *state)
     allocator_init(&l->slot_pool, state);
 }
 
-bool prefill_owns_source(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request)
+bool prefill_troubled(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request)
 {
-    unsigned stage = cell(state, &c->machines[machine].prefill.stage, c->requests[request].prefill_local);
+    const struct machine_config *m = &c->machines[machine];
+    uint32_t room = m->rooms[c->requests[request].prefill_local];
 
-    return stage == STAGE_COMPUTING || stage == STAGE_IN_FLIGHT;
+    return cell(state, &m->prefill.room_status, room) == ROOM_FAILED ||
+           cell(state, &m->prefill.session_failed, c->requests[request].decode - c->prefill_len);
 }

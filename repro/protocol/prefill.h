@@ -10,7 +10,7 @@ struct ready prefill_ready(const struct config *c, uint32_t machine, const uint8
 bool prefill_idle(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 bool prefill_awaits(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor, enum effect effect);
 bool prefill_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
-/* Whether the request still owns its source pages and slot (they may be written and sent on behalf of others if not). */
-bool prefill_owns_source(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);
+/* Whether the request's room has failed, or its session is on the blacklist. */
+bool prefill_troubled(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);
 
 #endif

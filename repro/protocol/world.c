@@ -463,6 +463,14 @@ uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_
     return cell(block_at(c, world, r->prefill), &c->machines[r->prefill].prefill.slot, r->prefill_local);
 }
 
+bool world_troubled(const struct config *c, const uint8_t *world, uint32_t request)
+{
+    const struct request_config *r = &c->requests[request];
+
+    return cell(world, &c->wire.revoked, request) || decode_troubled(c, r->decode, block_at(c, world, r->decode), request) ||
+           prefill_troubled(c, r->prefill, block_at(c, world, r->prefill), request);
+}
+
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request)
 {
     uint32_t decode = c->requests[request].decode, slot = world_state_slot(c, world, request), tag;

@@ -110,6 +110,9 @@ uint32_t world_tokens(const struct config *c, const uint8_t *world, uint32_t req
 uint32_t world_source_page(const struct config *c, const uint8_t *world, uint32_t request, uint32_t idx);
 uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_t request);
 
+/* Whether the request has been aborted or has failed at either side, so far as its machines know or keys tell. */
+bool world_troubled(const struct config *c, const uint8_t *world, uint32_t request);
+
 /* Whether decode now reads memory of this request that holds another request's bytes: the corruption itself. */
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request);
 
