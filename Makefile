@@ -4,6 +4,7 @@
 #   make run        plays the published experiment
 #   make test       every test that needs no special hardware; last line: N passed, N failed, N skipped
 #   make bench      speeds and ratios
+#   make soak       the detector of changed rows, for long
 #   make bless      rewrites the recorded results under results/ and shows what changed
 #   make fuzz       libFuzzer on the scenario reader (FUZZ_RUNS inputs)
 #   make test-aarch64   the model's bits on AArch64, under qemu-user
@@ -58,7 +59,8 @@ LIB_SRC := $(PURE_SRC) repro/protocol/config.c repro/protocol/names.c repro/prot
 	checksum/rows.c barrier/park.c
 CLI_SRC := repro/cli/main.c repro/cli/cli.c repro/cli/outfile.c repro/cli/cmd_run.c repro/cli/cmd_check.c repro/cli/cmd_list.c repro/cli/cmd_explain.c
 REPRO_TEST_SRC := repro/model/model_test.c repro/protocol/allocator_test.c repro/protocol/policy_test.c repro/explore/search_test.c \
-	repro/scenario/scenario_test.c repro/sim/sim_test.c repro/report/report_test.c
+	repro/scenario/scenario_test.c repro/sim/sim_test.c repro/sim/mutant_test.c repro/sim/detector.c \
+	repro/sim/detector_test.c repro/report/report_test.c
 CHECKSUM_TEST_SRC := checksum/rows_test.c
 BARRIER_TEST_SRC := barrier/park_test.c
 
@@ -118,12 +120,15 @@ build/$(1)/model-digest: $$(call objects,$(1),repro/model/model.c repro/model/mo
 
 build/$(1)/repro_test: $$(call objects,$(1),$$(LIB_SRC) $$(REPRO_TEST_SRC))
 	$$(CC_$(1)) $$(CFLAGS_$(1)) -pthread -o $$@ $$^ $$(PKG_LIBS) -lcriterion -lm
+	@echo '$$^ $$(PKG_LIBS) -lcriterion -lm' > $$@.link
 
 build/$(1)/checksum_test: $$(call objects,$(1),checksum/rows.c $$(CHECKSUM_TEST_SRC))
 	$$(CC_$(1)) $$(CFLAGS_$(1)) -o $$@ $$^ -lxxhash -lcriterion
+	@echo '$$^ -lxxhash -lcriterion' > $$@.link
 
 build/$(1)/barrier_test: $$(call objects,$(1),barrier/park.c $$(BARRIER_TEST_SRC))
 	$$(CC_$(1)) $$(CFLAGS_$(1)) -o $$@ $$^ -lcriterion
+	@echo '$$^ -lcriterion' > $$@.link
 endef
 $(foreach v,$(VARIANTS),$(eval $(call variant,$(v))))
 
@@ -131,7 +136,7 @@ $(foreach v,$(VARIANTS),$(eval $(call variant,$(v))))
 
 # --- programs ------------------------------------------------------------------------------------------------------------
 
-.PHONY: all run test build-tests bench bless fuzz test-aarch64 clean help FORCE
+.PHONY: all run test build-tests bench soak bless fuzz test-aarch64 clean help FORCE
 FORCE:
 
 all: build/bin/kvrepro
@@ -153,6 +158,7 @@ clean:
 
 BUILD_TESTS := $(foreach v,release san,build/$(v)/repro_test build/$(v)/checksum_test build/$(v)/barrier_test) \
 	$(foreach v,$(GCC_VARIANTS),build/$(v)/model-digest) build/debug/kvrepro build/san/kvrepro \
+	build/release/knob-walk \
 	$(if $(HAVE_CLANG),build/clang/kvrepro build/clang/model-digest build/clangnative/model-digest build/fuzz/scenario_fuzz)
 build-tests: all $(BUILD_TESTS)
 
@@ -177,6 +183,8 @@ test: build-tests
 	$(call suite,determinism,$(SAN_ENV) sh repro/sim/determinism_test.sh build)
 	$(call suite,results,sh repro/sim/results_test.sh build/bin/kvrepro)
 	$(call suite,fuzz,$(SAN_ENV) sh repro/scenario/fuzz_test.sh build/fuzz/scenario_fuzz $(TEST_FUZZ_RUNS))
+	$(call suite,mutants,CC='$(CC)' sh repro/mutants_test.sh build)
+	$(call suite,knobs,build/release/knob-walk scenarios/*.yaml)
 	$(call suite,summary,sh scripts/summary_test)
 	$(call suite,setup,sh scripts/setup_test)
 	@sh scripts/summary --san $(SAN_DIR) build/test/*.log
@@ -192,6 +200,15 @@ build/release/runner-bench: $(call objects,release,$(LIB_SRC) repro/sim/runner_b
 bench: build/release/model-bench build/release/runner-bench
 	@build/release/model-bench
 	@build/release/runner-bench scenarios/seed.yaml
+
+build/release/knob-walk: $(call objects,release,$(LIB_SRC) repro/sim/knob_walk.c)
+	$(CC) $(CFLAGS_release) -pthread -o $@ $^ $(PKG_LIBS) -lm
+
+build/release/detector-soak: $(call objects,release,$(LIB_SRC) repro/sim/detector.c repro/sim/detector_soak.c)
+	$(CC) $(CFLAGS_release) -pthread -o $@ $^ $(PKG_LIBS) -lm
+
+soak: build/release/detector-soak
+	@build/release/detector-soak
 
 bless: all
 	@sh scripts/bless build/bin/kvrepro

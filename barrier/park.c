@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#ifndef MUTANT
+#define MUTANT(n) 0 /* planted faults, for tests of the tests */
+#endif
+
 void park_set_init(struct park_set *s, struct park *parks, uint32_t len)
 {
     memset(parks, 0, len * sizeof *parks);
@@ -35,7 +39,7 @@ int park_arrive(struct park_set *s, uint32_t point, const int32_t keys[PARK_KEYS
         struct park *p = &s->parks[i];
 
         if ((p->state != PARK_ARMED && p->state != PARK_RELEASED) || !park_matches(p->point, p->keys, point, keys) ||
-            ++p->seen < p->occurrence)
+            ++p->seen < p->occurrence + MUTANT(36))
             continue;
         if (p->state == PARK_RELEASED) {
             p->state = PARK_PASSED;
@@ -58,7 +62,7 @@ bool park_release(struct park_set *s, uint32_t idx)
         p->state = PARK_PASSED;
         return true;
     }
-    if (p->state == PARK_ARMED)
+    if (p->state == PARK_ARMED && !MUTANT(37))
         p->state = PARK_RELEASED;
     return false;
 }

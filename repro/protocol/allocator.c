@@ -1,5 +1,7 @@
 #include "allocator.h"
 
+#include "../mutant.h"
+
 static void insert(uint8_t *state, const struct cells *len_cell, const struct cells *list, uint32_t at, uint32_t id)
 {
     uint32_t len = cell(state, len_cell, 0);
@@ -43,7 +45,7 @@ void allocator_want(const struct allocator_layout *l, uint8_t *state, uint32_t w
 {
     uint32_t free, released;
 
-    if (l->kind != ALLOCATOR_SORTED || cell(state, &l->free_len, 0) >= wanted)
+    if (l->kind != ALLOCATOR_SORTED || cell(state, &l->free_len, 0) >= wanted || MUTANT(16))
         return;
     free = cell(state, &l->free_len, 0);
     released = cell(state, &l->released_len, 0);
@@ -57,7 +59,7 @@ void allocator_want(const struct allocator_layout *l, uint8_t *state, uint32_t w
     for (uint32_t i = 1; i < free + released; i++) {
         uint32_t id = cell(state, &l->free, i), j = i;
 
-        for (; j > 0 && cell(state, &l->free, j - 1) > id; j--)
+        for (; j > 0 && cell(state, &l->free, j - 1) > id && !MUTANT(17); j--)
             cell_set(state, &l->free, j, cell(state, &l->free, j - 1));
         cell_set(state, &l->free, j, id);
     }
@@ -85,7 +87,7 @@ void allocator_give(const struct allocator_layout *l, uint8_t *state, const stru
         assert(id >= 1 && id <= l->len);
         switch (l->kind) {
         case ALLOCATOR_SORTED:
-            insert(state, &l->released_len, &l->released, i, id);
+            insert(state, &l->released_len, &l->released, MUTANT(18) ? cell(state, &l->released_len, 0) : i, id);
             break;
         case ALLOCATOR_LIFO:
             insert(state, &l->free_len, &l->free, i, id);

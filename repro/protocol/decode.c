@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "../mutant.h"
 #include "allocator.h"
 
 enum { STATUS_NONE, STATUS_FAILED, STATUS_SUCCESS };
@@ -255,7 +256,7 @@ static void release(struct decode *d, uint32_t q)
         cell_set(d->s, &l->pages, first + i, 0);
     }
     cell_set(d->s, &l->pages_len, q, 0);
-    if (cell(d->s, &l->slot, q)) {
+    if (cell(d->s, &l->slot, q) && !MUTANT(10)) {
         allocator_give(&l->slot_pool, d->s, &l->slot, q, 1);
         cell_set(d->s, &l->slot_owner, cell(d->s, &l->slot, q), 0);
         cell_set(d->s, &l->slot, q, 0);
@@ -296,7 +297,7 @@ static bool fence_due(const struct decode *d, uint32_t q)
 static bool find_hold(const struct decode *d, uint32_t *q)
 {
     for (uint32_t at = 0; next_at(d, DECODE_HELD, &at, q); at++)
-        if (hold_drained(d, *q) || cell(d->s, &d->l->expired, *q) || fence_due(d, *q))
+        if (hold_drained(d, *q) || cell(d->s, &d->l->expired, *q) || fence_due(d, *q) || MUTANT(12))
             return true;
     return false;
 }
@@ -327,7 +328,7 @@ static bool needs_page(const struct decode *d, uint32_t q)
 {
     uint32_t position = request_of(d, q)->prompt_tokens + cell(d->s, &d->l->tokens, q) - 1;
 
-    return position / d->c->page_tokens >= cell(d->s, &d->l->pages_len, q);
+    return position / d->c->page_tokens >= cell(d->s, &d->l->pages_len, q) + MUTANT(14);
 }
 
 /* A running request that this step can take along: without a free page it waits until somebody gives one back. */
@@ -544,7 +545,7 @@ static void commit(struct decode *d, uint32_t q)
 
 static void after_consume(struct decode *d, uint32_t q)
 {
-    if (cell(d->s, &d->l->scheduler.status, 0) == POINT_STATUS_OWN || !d->c->policy.core[CORE_AUX_GUARD]) {
+    if (cell(d->s, &d->l->scheduler.status, 0) == POINT_STATUS_OWN || !d->c->policy.core[CORE_AUX_GUARD] || MUTANT(13)) {
         commit(d, q);
         return;
     }
@@ -584,7 +585,7 @@ static void scheduler_go(struct decode *d, uint32_t choice)
     case SCHEDULER_METADATA_SENT:
     case SCHEDULER_HOLD_BEGUN:
     case SCHEDULER_FREED:
-        iterate(d, phase);
+        iterate(d, MUTANT(9) ? PHASE_HOLDS : phase);
         break;
     case SCHEDULER_ABORT_ACCEPTED:
         if (!core[CORE_ABORT_NOTICE])
@@ -679,7 +680,7 @@ static bool part_arrives(struct decode *d, uint32_t current, uint32_t part)
     parts = request_of(d, current - 1)->chunks + 2;
     for (uint32_t i = 0; i < parts; i++)
         seen += cell(d->s, &d->l->arrived, first + i);
-    return seen == parts;
+    return seen + MUTANT(15) == parts;
 }
 
 static void receiver_message(struct decode *d, const struct message *msg, uint32_t q)
@@ -710,7 +711,7 @@ static void receiver_message(struct decode *d, const struct message *msg, uint32
         return;
     }
     /* Acks count only while the tracker is armed: protection against a room that is used again. */
-    if (msg->status == POINT_STATUS_DRAINED && cell(d->s, &d->l->room_armed, room)) {
+    if (msg->status == POINT_STATUS_DRAINED && (cell(d->s, &d->l->room_armed, room) || MUTANT(11))) {
         cell_set(d->s, &d->l->room_acks, room, cell(d->s, &d->l->room_acks, room) + 1);
         status = POINT_STATUS_COUNTED;
     }

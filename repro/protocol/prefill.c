@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "../mutant.h"
 #include "allocator.h"
 
 /* A room's status; the order matters: a status is replaced by the larger one, and failed is the smallest
@@ -123,6 +124,8 @@ static void room_clear(struct prefill *p, uint32_t room)
     cell_set(p->s, &p->l->room_aux, room, 0);
     for (uint32_t i = 0; i < p->m->prompt_pages_max; i++)
         cell_set(p->s, &p->l->room_pages, room * p->m->prompt_pages_max + i, 0);
+    if (MUTANT(1))
+        return;
     if (keep == CLEAR_KEEPS_NEVER ||
         (keep == CLEAR_KEEPS_WHILE_OUTSTANDING && cell(p->s, &p->l->room_outstanding, room) == 0))
         cell_set(p->s, &p->l->room_target, room, 0);
@@ -143,7 +146,7 @@ static bool room_try_ack(struct prefill *p, uint32_t actor, uint32_t q)
     unsigned target = cell(p->s, &p->l->room_target, room);
 
     if (p->c->policy.core[CORE_ABORT_ACK] != ABORT_ACK_DRAINED || target == 0 ||
-        cell(p->s, &p->l->room_outstanding, room) != 0)
+        (cell(p->s, &p->l->room_outstanding, room) != 0 && !MUTANT(2)))
         return false;
     cell_set(p->s, &p->l->room_target, room, 0);
     send(p, MESSAGE_ACK, target - 1, q, POINT_STATUS_DRAINED);
@@ -237,7 +240,8 @@ static enum work scheduler_work(const struct prefill *p, uint32_t *of)
         if ((stage == STAGE_WAITING || stage == STAGE_IN_FLIGHT) && status == ROOM_FAILED)
             return WORK_FAILURE;
         /* Only success waits for the outstanding chunks; failure doesn't (facts: pd-protocol 4.3). */
-        if (stage == STAGE_IN_FLIGHT && status == ROOM_SUCCESS && cell(p->s, &p->l->room_outstanding, room) == 0)
+        if (stage == STAGE_IN_FLIGHT && status == ROOM_SUCCESS &&
+            (cell(p->s, &p->l->room_outstanding, room) == 0 || MUTANT(4)))
             return WORK_SUCCESS;
     }
     for (uint32_t i = 0; i < len; i++) {
@@ -418,7 +422,7 @@ static void receiver_abort(struct prefill *p, const struct message *msg, uint32_
     } else if (core[CORE_ABORT_ACK] == ABORT_ACK_RECEIVED) {
         receiver_ack(p, q, msg->from, POINT_STATUS_RECEIVED);
     } else if (core[CORE_ABORT_ACK] == ABORT_ACK_DRAINED) {
-        if (cleared_ack == ACK_CLEARED_ALWAYS || (cleared_ack == ACK_CLEARED_WHEN_DRAINED && drained))
+        if (cleared_ack == ACK_CLEARED_ALWAYS || (cleared_ack == ACK_CLEARED_WHEN_DRAINED && (drained || MUTANT(7))))
             receiver_ack(p, q, msg->from, POINT_STATUS_DRAINED);
         else if (!drained && core[CORE_CLEARED_ROOM_REGISTERS])
             cell_set(p->s, &p->l->room_target, room, msg->from + 1);
@@ -523,7 +527,7 @@ static bool room_gone(const struct prefill *p, uint32_t room)
 static void worker_done(struct prefill *p, const struct work_unit *u, enum point_status status)
 {
     worker_forget_destination(p, u);
-    if (status != POINT_STATUS_ERROR || !p->c->policy.engine[ENGINE_ERROR_KEEPS_COUNT])
+    if (status != POINT_STATUS_ERROR || !p->c->policy.engine[ENGINE_ERROR_KEEPS_COUNT] || MUTANT(5))
         room_count(p, u->room, -1);
     worker_at(p, u, WORKER_DONE, POINT_CHUNK_DONE, status);
 }
@@ -555,7 +559,7 @@ static void worker_fail(struct prefill *p, const struct work_unit *u)
     uint32_t decode = decode_of(p, u->q);
     bool refused = cell(p->s, &u->w->actor.status, 0) == POINT_STATUS_REFUSED;
 
-    if (p->c->policy.engine[ENGINE_BLACKLIST] && !(refused && session_renewed(p)))
+    if (p->c->policy.engine[ENGINE_BLACKLIST] && !MUTANT(8) && !(refused && session_renewed(p)))
         cell_set(p->s, &p->l->session_failed, decode - p->c->prefill_len, 1);
     room_update(p, u->room, ROOM_FAILED);
     cell_set(p->s, &u->w->actor.status, 0, POINT_STATUS_ERROR);
@@ -575,7 +579,7 @@ static void worker_check(struct prefill *p, const struct work_unit *u)
         worker_at(p, u, WORKER_CHECKED, POINT_CHUNK_CHECK, POINT_STATUS_ERROR);
         return;
     }
-    if (room_gone(p, u->room)) {
+    if (room_gone(p, u->room) && !MUTANT(3)) {
         cell_set(p->s, &u->w->actor.status, 0, POINT_STATUS_SKIP);
         worker_at(p, u, WORKER_CHECKED, POINT_CHUNK_CHECK, POINT_STATUS_SKIP);
         return;
@@ -696,7 +700,7 @@ static void worker_go(struct prefill *p, const struct work_unit *u)
         }
         break;
     case WORKER_RECHECKED:
-        if (status == POINT_STATUS_SKIP)
+        if (status == POINT_STATUS_SKIP && !MUTANT(6))
             worker_done(p, u, POINT_STATUS_SKIP);
         else
             worker_post(p, u, EFFECT_KV, WORKER_KV_POSTED, POINT_KV_POST);

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../mutant.h"
 #include "decode.h"
 #include "prefill.h"
 
@@ -32,7 +33,7 @@ static bool after(const struct config *c, const uint8_t *world, uint32_t at, uin
 {
     uint32_t f = cell(world, &c->message_from, at), t = cell(world, &c->message_to, at);
 
-    return f > from || (f == from && t > to);
+    return f > from || (f == from && t > to) || (MUTANT(19) && f == from && t == to);
 }
 
 static void message_move(const struct config *c, uint8_t *world, uint32_t to, uint32_t from)
@@ -320,7 +321,7 @@ static void wire_fence(const struct config *c, uint8_t *world, uint32_t request)
         for (uint32_t i = 0; i < (q->chunks + 2) * c->attempts; i++) {
             unsigned state = cell(world, &c->wire.state, q->wire + i);
 
-            if (state == WIRE_FLYING)
+            if (state == WIRE_FLYING && !MUTANT(20))
                 cell_set(world, &c->wire.state, q->wire + i, WIRE_REFUSED);
             else if (state == WIRE_ABANDONED || state == WIRE_HANDED)
                 wire_retire(c, world, q->wire + i);
@@ -567,7 +568,7 @@ static uint32_t enabled_between(const struct config *c, const uint8_t *world, st
             continue;
         e = wire_entry(c, i);
         t = (struct transition){TRANSITION_LAND, c->requests[e.request].prefill, cell(world, &c->wire.worker, i), e.request, i};
-        awaited = state != WIRE_ABANDONED && state != WIRE_HANDED &&
+        awaited = (state != WIRE_ABANDONED || MUTANT(22)) && state != WIRE_HANDED &&
                   machine_awaits(c, t.machine, block_at(c, world, t.machine), t.actor, e.kind, e.request);
         if (state == WIRE_FLYING || state == WIRE_ABANDONED || state == WIRE_HANDED)
             out[n++] = t;
@@ -615,7 +616,7 @@ static void carry_out(const struct config *c, uint8_t *world, uint32_t machine, 
         } else if (a->type == ACTION_AUX_CLEAR) {
             if (a->status == POINT_STATUS_OK)
                 cell_set(world, &c->aux_tags[machine], a->n, 0);
-        } else if (a->type == ACTION_POINT && a->point == POINT_PAGES_FREE) {
+        } else if (a->type == ACTION_POINT && a->point == POINT_PAGES_FREE && !MUTANT(21)) {
             forget_tags(c, world, machine);
         }
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../mutant.h"
 #include "../protocol/names.h"
 
 struct comparison {
@@ -51,7 +52,7 @@ static void number(struct comparison *c, const char *of, const char *what, const
 {
     char text[64];
 
-    if (outside(want, got))
+    if (outside(want, got) && !(MUTANT(32) && got > want->max))
         differs(c, "%s%s%s: expected %s, got %" PRIu64, of, *of ? ": " : "", what, range_text(want, text, sizeof text), got);
 }
 
@@ -125,7 +126,7 @@ static void compare_order(struct comparison *c, const struct expect *e, const ui
     for (uint32_t i = 0; i < e->order_len; i++) {
         if (at[i] == 0)
             differs(c, "order: %s (line %u) was never passed", point_name(e->order[i].point), e->order[i].place.line);
-        else if (i > 0 && at[i - 1] > at[i])
+        else if (i > 0 && at[i - 1] > at[i] && !MUTANT(31))
             differs(c, "order: %s came before %s", point_name(e->order[i].point), point_name(e->order[i - 1].point));
     }
 }

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "../mutant.h"
+
 static bool allocate(struct oracle *o)
 {
     const struct config *c = o->c;
@@ -113,7 +115,7 @@ void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fra
             count_landing(o, world_page_owner(c, s->world, m, f.dest_first + i), writer, &o->stale_page[m][f.dest_first + i],
                           EXPECT_STALE_PAGES, page_bytes, &stale);
     } else if (e.kind == EFFECT_STATE) {
-        count_landing(o, world_slot_owner(c, s->world, m, dest), writer, &o->stale_slot[m][dest], EXPECT_STALE_SLOTS,
+        count_landing(o, MUTANT(26) ? writer : world_slot_owner(c, s->world, m, dest), writer, &o->stale_slot[m][dest], EXPECT_STALE_SLOTS,
                       MODEL_STATE_FLOATS * sizeof(float), &stale);
     } else {
         count_landing(o, world_aux_owner(c, s->world, m, dest), writer, &o->stale_aux[m][dest], EXPECT_STALE_AUX,
@@ -135,7 +137,7 @@ static void watch_begin(struct oracle *o, struct sim *s, const struct pass *p)
     for (uint32_t token = 0; token < o->watch->tokens; token++)
         for (uint32_t layer = 0; layer < o->c->layers; layer++)
             o->rows.row[token * o->c->layers + layer] =
-                memory_row(&s->memory[p->machine], layer,
+                memory_row(&s->memory[p->machine], MUTANT(27) ? 0 : layer,
                            world_page(o->c, s->world, p->request, token / o->c->page_tokens), token % o->c->page_tokens);
     rows_baseline(&o->rows);
     o->watching = true;
@@ -149,7 +151,7 @@ static void watch_look(struct oracle *o, struct sim *s)
 
 void oracle_landed(struct oracle *o, struct sim *s, uint32_t wire)
 {
-    if (o->watch->request >= 0 &&
+    if (o->watch->request >= 0 && !MUTANT(38) &&
         o->c->requests[wire_entry(o->c, wire).request].decode == o->c->requests[o->watch->request].decode)
         watch_look(o, s);
 }
@@ -276,7 +278,7 @@ void oracle_passed(struct oracle *o, struct sim *s, const struct pass *p)
         o->hold_ends_by[p->request] = HOLD_END_ACK;
         break;
     case POINT_HOLD_EXPIRE:
-        o->hold_ends_by[p->request] = HOLD_END_TIMER;
+        o->hold_ends_by[p->request] = MUTANT(28) ? HOLD_END_ACK : HOLD_END_TIMER;
         break;
     case POINT_FENCE:
         o->hold_ends_by[p->request] = HOLD_END_FENCE;

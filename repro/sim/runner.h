@@ -22,4 +22,14 @@ struct runner_options {
 /* -EINVAL with a message on `errors`: no such arm. -ENOMEM. A finding is not an error: 0, and result->as_expected says. */
 int runner_run(const struct scenario *s, const struct runner_options *options, struct run_result **out, FILE *errors);
 
+/*
+ * For whoever plays arms of their own making: arms of the scenario that were copied and changed. No pre-flight, and the
+ * outputs are compared with their baselines, but nothing with what the arm expects. runner_close() after 0; -ENOMEM.
+ */
+struct runner;
+int runner_open(const struct scenario *s, struct runner **out);
+/* The first phase of a phased arm. arm_result_free() after 0; it points at `arm`. -ENOMEM. */
+int runner_play(struct runner *n, const struct arm *arm, struct arm_result *out);
+void runner_close(struct runner *n);
+
 #endif

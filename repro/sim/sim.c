@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../mutant.h"
+
 /* --- matches --- */
 
 enum { KEY_REQUEST, KEY_SIDE, KEY_INSTANCE, KEY_RANK, KEY_ACTOR, KEY_CHUNK, KEY_FRAGMENT, KEY_N, KEY_STATUS, KEY_COUNT };
@@ -157,9 +159,13 @@ static void flight_land(struct sim *s, uint32_t wire)
     const struct sim_flight *f = &s->flights[wire];
     uint32_t dest = cell(s->world, &s->c->wire.dest, wire);
 
+    if (MUTANT(24))
+        flight_leave(s, wire);
     if (e.kind == EFFECT_KV) {
         struct wire_fragment g = wire_fragment(s->c, s->world, wire, cell(s->world, &s->c->wire.fragment, wire));
 
+        if (MUTANT(23) && cell(s->world, &s->c->wire.fragment, wire) + 1 == wire_fragments(s->c, s->world, wire))
+            return;
         memcpy(memory_row(to, g.layer, g.dest_first, 0), f->bytes, g.pages * page_floats(s) * sizeof(float));
         memcpy(memory_row_writer(to, g.layer, g.dest_first, 0), f->writers, (size_t)g.pages * s->c->page_tokens);
     } else if (e.kind == EFFECT_STATE) {
@@ -303,7 +309,7 @@ static bool parked(const struct sim *s, const struct transition *t)
 {
     if (t->kind == TRANSITION_GO)
         return s->actor_park[s->actor_base[t->machine] + t->actor] >= 0;
-    return (t->kind == TRANSITION_LAND || t->kind == TRANSITION_COMPLETE) && s->flights[t->index].park >= 0;
+    return ((t->kind == TRANSITION_LAND && !MUTANT(25)) || t->kind == TRANSITION_COMPLETE) && s->flights[t->index].park >= 0;
 }
 
 /* One-sided writes need nobody at either end once they are posted. */
