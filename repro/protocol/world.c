@@ -110,6 +110,15 @@ static void message_remove(const struct config *c, uint8_t *world, uint32_t at)
 
 void world_message_lose(const struct config *c, uint8_t *world, uint32_t index) { message_remove(c, world, index); }
 
+void world_message_overtake(const struct config *c, uint8_t *world, uint32_t index, uint32_t first)
+{
+    struct message own = message_at(c, world, index);
+
+    for (uint32_t i = index; i > first; i--)
+        message_move(c, world, i, i - 1);
+    message_put(c, world, first, &own);
+}
+
 void world_message_double(const struct config *c, uint8_t *world, uint32_t index)
 {
     uint32_t len = cell(world, &c->messages_len, 0);

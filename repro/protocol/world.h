@@ -83,6 +83,8 @@ void wire_fail(const struct config *c, uint8_t *world, uint32_t index, struct ac
 /* --- a hostile network: what can happen to the message at `index` of the world's list --- */
 
 void world_message_lose(const struct config *c, uint8_t *world, uint32_t index);
+/* It goes to `first`, an earlier place in its own channel. */
+void world_message_overtake(const struct config *c, uint8_t *world, uint32_t index, uint32_t first);
 /* The copy follows its original in the same channel. */
 void world_message_double(const struct config *c, uint8_t *world, uint32_t index);
 

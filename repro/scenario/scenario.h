@@ -119,12 +119,13 @@ struct step {
  * faults come after the scenario's). A message is matched by its kind (metadata, abort, status, ack, notify) and request, a
  * write by its kind (kv, state, aux), request, chunk (kv) and, for delay and lose, fragment. The occurrence-th match
  * is hit (key `occurrence`, default 1).
- *   {message: ack, request: A, do: lose}              lost; `double`: arrives twice; {do: delay, by: 5s}: that much later
+ *   {message: ack, request: A, do: lose}              lost; `double`: arrives twice; `overtake`: before all others of its
+ *                                                     channel; {do: delay, by: 5s}: that much later
  *   {write: kv, request: A, fragment: 1, do: delay, by: 40s}
  *   {write: state, request: A, do: lose}              its bytes never land and it never completes
  *   {write: kv, request: A, do: error, by: 1s}        the engine reports an error 1 s after the post; the bytes fly on
  */
-enum fault_kind { FAULT_LOSE, FAULT_DOUBLE, FAULT_DELAY, FAULT_ERROR };
+enum fault_kind { FAULT_LOSE, FAULT_DOUBLE, FAULT_OVERTAKE, FAULT_DELAY, FAULT_ERROR };
 struct fault {
     struct place place;
     enum fault_kind kind;

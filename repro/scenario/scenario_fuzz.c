@@ -87,7 +87,7 @@ static void check_fault(const struct scenario *s, const struct fault *f)
     } else {
         assert(f->message >= MESSAGE_METADATA && f->message < MESSAGE_TYPE_COUNT);
         assert(f->chunk == -1 && f->fragment == -1);
-        assert(f->kind == FAULT_LOSE || f->kind == FAULT_DELAY || f->kind == FAULT_DOUBLE);
+        assert(f->kind == FAULT_LOSE || f->kind == FAULT_DELAY || f->kind == FAULT_DOUBLE || f->kind == FAULT_OVERTAKE);
     }
     assert(f->kind == FAULT_DELAY ? f->by_us > 0 : f->kind == FAULT_ERROR || f->by_us == 0);
 }

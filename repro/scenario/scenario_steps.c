@@ -543,9 +543,9 @@ static const enum message_type message_types[FIELDS_LEN(message_words)] = { MESS
                                                                             MESSAGE_NOTIFY };
 static const char *const write_words[] = { "kv", "state", "aux" };
 static const enum effect write_effects[FIELDS_LEN(write_words)] = { EFFECT_KV, EFFECT_STATE, EFFECT_AUX };
-static const char *const fault_words[] = { "lose", "double", "delay", "error" };
-static const enum fault_kind fault_kinds[FIELDS_LEN(fault_words)] = { FAULT_LOSE, FAULT_DOUBLE, FAULT_DELAY,
-                                                                      FAULT_ERROR };
+static const char *const fault_words[] = { "lose", "double", "overtake", "delay", "error" };
+static const enum fault_kind fault_kinds[FIELDS_LEN(fault_words)] = { FAULT_LOSE, FAULT_DOUBLE, FAULT_OVERTAKE,
+                                                                      FAULT_DELAY, FAULT_ERROR };
 
 static const struct choices message_choices = { "message", FIELDS_LEN(message_words), choice_word, message_words };
 static const struct choices write_choices = { "write", FIELDS_LEN(write_words), choice_word, write_words };
@@ -580,10 +580,10 @@ static bool check_fault_kind(struct reader *r, const struct ynode *n, const stru
 {
     const struct ynode *by = yaml_get(n, "by");
 
-    if (f->is_write ? f->kind == FAULT_DOUBLE : f->kind == FAULT_ERROR) {
+    if (f->is_write ? f->kind == FAULT_DOUBLE || f->kind == FAULT_OVERTAKE : f->kind == FAULT_ERROR) {
         yaml_error(r->y, yaml_get(n, "do"),
-                   f->is_write ? "a write can't be doubled; it can be lost, delayed or end in an error"
-                               : "a message has no error; it can be lost, doubled or delayed");
+                   f->is_write ? "a write can be lost, delayed or end in an error (an engine's 'retries' send it twice)"
+                               : "a message has no error; it can be lost, doubled or delayed, or overtake");
         return false;
     }
     if (f->kind == FAULT_DELAY && f->by_us == 0) {

@@ -1026,7 +1026,7 @@ Test(faults, hit_one_message_or_write_of_a_request)
 Test(faults, do_what_can_be_done_to_it)
 {
     refuses(FAULT("message: ack, request: A, do: error"), "9:36", "a message has no error");
-    refuses(FAULT("write: kv, request: A, do: double"), "9:33", "a write can't be doubled");
+    refuses(FAULT("write: kv, request: A, do: double"), "9:33", "a write can be lost, delayed or end in an error");
     refuses(FAULT("message: ack, request: A, do: delay"), "9:5", "a delay needs a time");
     refuses(FAULT("write: kv, request: A, do: delay"), "9:5", "a delay needs a time");
     refuses(FAULT("write: kv, request: A, do: delay, by: 0us"), "9:44", "a delay needs a time");

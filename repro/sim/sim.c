@@ -98,6 +98,15 @@ static void message_faulted(struct sim *s, uint32_t at, const struct action *a)
     } else if (f->kind == FAULT_LOSE) {
         world_message_lose(s->c, s->world, at);
         message_taken(s, at);
+    } else if (f->kind == FAULT_OVERTAKE) {
+        struct sim_message own = s->messages[at];
+        uint32_t first = at;
+
+        while (first > 0 && s->messages[first - 1].from == own.from && s->messages[first - 1].to == own.to)
+            first--;
+        world_message_overtake(s->c, s->world, at, first);
+        memmove(&s->messages[first + 1], &s->messages[first], (at - first) * sizeof *s->messages);
+        s->messages[first] = own;
     } else {
         world_message_double(s->c, s->world, at);
         memmove(&s->messages[at + 1], &s->messages[at], (s->messages_len - at) * sizeof *s->messages);

@@ -297,6 +297,27 @@ Test(machine, a_write_parked_on_the_wire_times_out_and_lands_all_the_same)
     done(&p);
 }
 
+/* One channel is first in, first out, unless a fault lets a message overtake. */
+Test(machine, an_abort_waits_behind_late_metadata_unless_it_overtakes)
+{
+    struct played_text p = play_text(HEAD "faults: [{message: metadata, request: A, do: delay, by: 1s}]\n"
+                                          "steps:\n"
+                                          "  - submit: A\n"
+                                          "  - await: {point: metadata.send, request: A}\n"
+                                          "  - abort: {request: A, at: decode}\n"
+                                          "  - await: {point: abort.receive, request: A, within: 100ms}\n"
+                                          "arms:\n"
+                                          "  - {name: in order, core: unpatched, expect: {prevented: {step: 4}}}\n"
+                                          "  - name: overtaken\n"
+                                          "    core: unpatched\n"
+                                          "    faults: [{message: abort, request: A, do: overtake}]\n"
+                                          "    expect: {A: {finish_reason: abort}}\n");
+
+    cr_assert(p.r->as_expected, "%s", arm(&p, 0)->differences_len ? arm(&p, 0)->differences[0]
+                                     : arm(&p, 1)->differences_len ? arm(&p, 1)->differences[0] : arm(&p, 1)->why);
+    done(&p);
+}
+
 Test(machine, chunks_that_were_not_dequeued_are_skipped_after_an_abort)
 {
     struct played_text p = play_text("scenario: t\n"
