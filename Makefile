@@ -51,6 +51,7 @@ HAVE_CLANG := $(shell command -v $(CLANG) 2>/dev/null)
 PURE_SRC := repro/protocol/allocator.c repro/protocol/prefill.c repro/protocol/decode.c repro/protocol/machine.c \
 	repro/protocol/world.c
 LIB_SRC := $(PURE_SRC) repro/protocol/config.c repro/protocol/names.c repro/protocol/policy.c repro/explore/search.c \
+	repro/explore/explore.c repro/scenario/scenario_config.c \
 	repro/model/model.c \
 	repro/scenario/arena.c repro/scenario/scenario.c repro/scenario/scenario_arms.c repro/scenario/scenario_check.c \
 	repro/scenario/scenario_steps.c repro/scenario/yaml_fields.c repro/scenario/yaml_report.c repro/scenario/yaml_tree.c \

@@ -201,8 +201,6 @@ static void reach(struct search *s, uint32_t from, uint32_t by)
     }
 }
 
-static void note_corruption(struct search *s, uint32_t from, uint32_t by);
-
 /*
  * Whether everything that prefill machine m does from here on commutes with the rest of the world, landing aside: it has one
  * request, which nobody can abort any more and nothing can make fail. Then what it still receives (submit, metadata), what
@@ -229,6 +227,23 @@ static bool calm(const struct search *s, const uint8_t *state, uint32_t left, ui
     return !world_troubled(c, state, r);
 }
 
+/*
+ * Landing commutes too while the request is calm and nobody else has a destination that overlaps its own: its memory stays
+ * its own until decode has committed, and what decode publishes meanwhile is other memory. Decode's note of a part that has
+ * landed always does, except of the last one that it waits for: from then on its scheduler decides otherwise.
+ */
+static bool quiet(const struct search *s, const uint8_t *state, uint32_t left, const struct transition *t)
+{
+    const struct config *c = s->c;
+    uint32_t r = t->request;
+
+    if (t->kind == TRANSITION_DELIVER)
+        return cell(state, &c->message_type, t->index) == MESSAGE_NOTIFY &&
+               (world_stage(c, state, r) != DECODE_TRANSFER || world_parts_missing(c, state, r) > 1);
+    return t->kind == TRANSITION_LAND && calm(s, state, left, c->requests[r].prefill) &&
+           world_stage(c, state, r) == DECODE_TRANSFER && !world_destination_shared(c, state, r);
+}
+
 /* What is to be taken in this state: [*first, end) of the enabled list, client events from n on. */
 static uint32_t choose(const struct search *s, const uint8_t *state, uint32_t n, uint32_t *first)
 {
@@ -237,27 +252,135 @@ static uint32_t choose(const struct search *s, const uint8_t *state, uint32_t n,
     *first = 0;
     for (uint32_t i = 0; s->in->reduce && i < n; i++)
         if (world_local(s->c, state, &s->enabled[i]) ||
-            (s->enabled[i].kind != TRANSITION_LAND && calm(s, state, left, s->enabled[i].machine))) {
+            (s->enabled[i].kind != TRANSITION_LAND && calm(s, state, left, s->enabled[i].machine)) ||
+            quiet(s, state, left, &s->enabled[i])) {
             *first = i;
             return i + 1;
         }
     return n + s->in->clients_len;
 }
 
+static bool of_stalled_writer(const struct search *s, const struct transition *t)
+{
+    uint32_t r = (uint32_t)s->in->stall;
+
+    if (t->machine != s->c->requests[r].prefill)
+        return false;
+    if (t->kind == TRANSITION_LAND || t->kind == TRANSITION_COMPLETE || t->kind == TRANSITION_GIVE_UP)
+        return t->request == r;
+    return t->kind == TRANSITION_GO && t->actor >= ACTOR_WORKER;
+}
+
+/* Nothing can happen any more, or nothing but what a stalled writer would do. */
+static bool is_end(const struct search *s, const uint8_t *state, uint32_t n)
+{
+    uint32_t left = clients_left(s, state);
+
+    for (uint32_t i = 0; i < n; i++)
+        if (s->in->stall < 0 || !of_stalled_writer(s, &s->enabled[i]))
+            return false;
+    for (uint32_t i = 0; i < s->in->clients_len; i++)
+        if (client_enabled(s, left, i))
+            return false;
+    return true;
+}
+
+/* The enabled transitions, timers as the search treats them. */
+static uint32_t enabled_in(struct search *s, const uint8_t *state)
+{
+    uint32_t n = world_enabled(s->c, state, s->enabled), kept = 0;
+
+    if (s->in->timers == TIMERS_ANY)
+        return n;
+    for (uint32_t i = 0; i < n; i++)
+        if (s->enabled[i].kind != TRANSITION_TIMER)
+            s->enabled[kept++] = s->enabled[i];
+    if (s->in->timers == TIMERS_NEVER || !is_end(s, state, kept))
+        return kept;
+    return world_enabled(s->c, state, s->enabled);
+}
+
+static void tell_step(struct search *s, struct search_step *step, const uint8_t *state, uint32_t by)
+{
+    uint32_t n = enabled_in(s, state);
+    struct actions actions = {0};
+
+    *step = (struct search_step){.client = by >= n};
+    if (step->client) {
+        step->event = s->in->clients[by - n];
+        step->request = step->event.request;
+        return;
+    }
+    step->transition = s->enabled[by];
+    step->request = s->enabled[by].request;
+    memcpy(s->next, state, s->states.bytes);
+    world_apply(s->c, s->next, &s->enabled[by], &actions);
+    if (actions.len > 0 && actions.at[actions.len - 1].type == ACTION_POINT) {
+        step->has_point = true;
+        step->point = actions.at[actions.len - 1].point;
+        step->request = actions.at[actions.len - 1].request;
+    }
+}
+
+/* The way to state `at`, and one more transition from there if `by` is one (not UINT32_MAX). Changes s->enabled. */
+static struct search_step *tell(struct search *s, uint32_t at, uint32_t by, uint32_t *len)
+{
+    bool more = by != UINT32_MAX;
+    uint32_t n = s->states.depth[at] + more;
+    struct search_step *steps = calloc(n + 1u, sizeof *steps);
+
+    if (!steps)
+        return NULL;
+    *len = n;
+    if (more)
+        tell_step(s, &steps[--n], state_at(&s->states, at), by);
+    for (; n > 0; n--) {
+        by = s->states.by[at];
+        at = s->states.parent[at];
+        tell_step(s, &steps[n - 1], state_at(&s->states, at), by);
+    }
+    return steps;
+}
+
+static void note_end(struct search *s, uint32_t idx)
+{
+    const uint8_t *state = state_at(&s->states, idx);
+    uint32_t pages = 0;
+
+    s->out->terminal++;
+    s->out->terminal_digest += XXH3_64bits(state, s->states.bytes); /* a sum: the order of finding doesn't matter */
+    for (uint32_t r = 0; r < s->c->requests_len; r++)
+        pages += world_pages_len(s->c, state, r);
+    if (pages == 0 || s->out->pinned++ > 0)
+        return;
+    s->out->pinned_after = s->states.depth[idx];
+    s->out->pinned_steps = tell(s, idx, UINT32_MAX, &s->out->pinned_steps_len);
+}
+
 static void expand(struct search *s, uint32_t idx)
 {
     const uint8_t *state = state_at(&s->states, idx);
-    uint32_t n = world_enabled(s->c, state, s->enabled), left = clients_left(s, state), pages = 0, first, end, taken = 0;
+    uint32_t n, left = clients_left(s, state), first, end;
 
-    check_idle_actors(s, state);
-    check_pools(s, state);
+    if (s->in->contract) {
+        check_idle_actors(s, state);
+        check_pools(s, state);
+    }
+    n = enabled_in(s, state);
+    if (is_end(s, state, n)) {
+        note_end(s, idx);
+        n = enabled_in(s, state);
+    }
     end = choose(s, state, n, &first);
     for (uint32_t i = first; i < end && i < n; i++) {
         struct actions actions = {0};
 
-        taken++;
-        if (!s->out->corrupts && corrupts(s, state, &s->enabled[i]))
-            note_corruption(s, idx, i);
+        if (!s->out->corrupts && corrupts(s, state, &s->enabled[i])) {
+            s->out->corrupts = true;
+            s->out->shortest = s->states.depth[idx] + 1u;
+            s->out->steps = tell(s, idx, i, &s->out->steps_len);
+            n = enabled_in(s, state);
+        }
         memcpy(s->next, state, s->states.bytes);
         world_apply(s->c, s->next, &s->enabled[i], &actions);
         s->out->go_keeps += memcmp(s->next, state, s->states.bytes) == 0;
@@ -266,18 +389,10 @@ static void expand(struct search *s, uint32_t idx)
     for (uint32_t i = 0; n + i < end; i++) {
         if (!client_enabled(s, left, i))
             continue;
-        taken++;
         memcpy(s->next, state, s->states.bytes);
         client_happens(s, s->next, i);
         reach(s, idx, n + i);
     }
-    if (taken > 0)
-        return;
-    s->out->terminal++;
-    s->out->terminal_digest += XXH3_64bits(state, s->states.bytes); /* a sum: the order of finding doesn't matter */
-    for (uint32_t r = 0; r < s->c->requests_len; r++)
-        pages += world_pages_len(s->c, state, r);
-    s->out->pinned += pages > 0;
 }
 
 /* Takes states away that nothing leads to any more; what is left lies on a cycle. */
@@ -293,7 +408,7 @@ static uint64_t count_cyclic(struct search *s)
             queue[tail++] = (uint32_t)i;
     while (head < tail) {
         const uint8_t *state = state_at(&s->states, queue[head++]);
-        uint32_t n = world_enabled(s->c, state, s->enabled), left = clients_left(s, state), first, end;
+        uint32_t n = enabled_in(s, state), left = clients_left(s, state), first, end;
 
         end = choose(s, state, n, &first);
         for (uint32_t i = first; i < end; i++) {
@@ -315,51 +430,6 @@ static uint64_t count_cyclic(struct search *s)
     }
     drop(queue, len, sizeof *queue);
     return len - tail;
-}
-
-static void tell_step(struct search *s, struct search_step *step, const uint8_t *state, uint32_t by)
-{
-    uint32_t n = world_enabled(s->c, state, s->enabled);
-    struct actions actions = {0};
-
-    *step = (struct search_step){.client = by >= n};
-    if (step->client) {
-        step->event = s->in->clients[by - n];
-        step->request = step->event.request;
-        return;
-    }
-    step->transition = s->enabled[by];
-    step->request = s->enabled[by].request;
-    memcpy(s->next, state, s->states.bytes);
-    world_apply(s->c, s->next, &s->enabled[by], &actions);
-    if (actions.len > 0 && actions.at[actions.len - 1].type == ACTION_POINT) {
-        step->has_point = true;
-        step->point = actions.at[actions.len - 1].point;
-        step->request = actions.at[actions.len - 1].request;
-    }
-}
-
-static void note_corruption(struct search *s, uint32_t from, uint32_t by)
-{
-    uint32_t len = s->states.depth[from] + 1;
-    struct transition *keep = malloc(world_enabled_max(s->c) * sizeof *keep);
-
-    s->out->corrupts = true;
-    s->out->shortest = len;
-    s->out->steps = calloc(len, sizeof *s->out->steps);
-    if (!s->out->steps || !keep) {
-        free(keep);
-        return;
-    }
-    memcpy(keep, s->enabled, world_enabled_max(s->c) * sizeof *keep);
-    s->out->steps_len = len;
-    for (uint32_t i = len; i > 0; i--) {
-        tell_step(s, &s->out->steps[i - 1], state_at(&s->states, from), by);
-        by = s->states.by[from];
-        from = s->states.parent[from];
-    }
-    memcpy(s->enabled, keep, world_enabled_max(s->c) * sizeof *keep);
-    free(keep);
 }
 
 int search_run(const struct search_input *in, struct search_result *out)
@@ -384,7 +454,7 @@ int search_run(const struct search_input *in, struct search_result *out)
         for (uint64_t i = 0; i < s.states.len; i++)
             expand(&s, (uint32_t)i);
         out->states = s.states.len;
-        if (out->complete)
+        if (out->complete && in->contract)
             out->cycles = count_cyclic(&s);
     }
     free(s.enabled);
@@ -396,5 +466,6 @@ int search_run(const struct search_input *in, struct search_result *out)
 void search_result_free(struct search_result *r)
 {
     free(r->steps);
+    free(r->pinned_steps);
     *r = (struct search_result){0};
 }

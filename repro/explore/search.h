@@ -18,12 +18,18 @@ struct client_event {
     enum side side; /* ABORT; a submit goes to both sides */
 };
 
+/* When a hold's timer may fire: at any time, only when nothing else can happen, or never. */
+enum search_timers { TIMERS_ANY, TIMERS_LAST, TIMERS_NEVER };
+
 struct search_input {
     const struct config *config;
     const struct client_event *clients; /* at most 32; an abort is possible once its request has been submitted */
     uint32_t clients_len;
     uint64_t states_max;                /* the search ends as incomplete past so many */
     bool reduce;                        /* take a local transition at once and leave the other orders out */
+    bool contract;                      /* check the step contract in every state, which takes as long again */
+    enum search_timers timers;
+    int stall;                          /* request whose writer may stop for ever, or -1 */
 };
 
 /* One transition of a counterexample, for people. */
@@ -43,7 +49,10 @@ struct search_result {
     uint64_t shortest; /* transitions of a shortest way there */
     struct search_step *steps;
     uint32_t steps_len;
-    uint64_t terminal, pinned; /* states with nothing enabled; those in which decode still owns pages */
+    uint64_t terminal, pinned; /* states with nothing enabled (but a stalled writer); those in which decode still owns pages */
+    uint64_t pinned_after;     /* transitions to the first such state */
+    struct search_step *pinned_steps;
+    uint32_t pinned_steps_len;
     uint64_t terminal_digest;  /* of the set of terminal states: equal with and without reduction */
     /* Breaches of the step contract, each counted where it shows. All must be 0. */
     uint64_t idle_changes;     /* an idle actor's step changed the state */

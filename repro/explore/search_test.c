@@ -10,7 +10,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 enum { CHUNKS_B = 1, TOKENS_A = 1, CROSS_CHECKS = 1, VERDICTS = 1 };
 #else
-enum { CHUNKS_B = 2, TOKENS_A = 1, CROSS_CHECKS = 2, VERDICTS = 16 };
+enum { CHUNKS_B = 2, TOKENS_A = 1, CROSS_CHECKS = 3, VERDICTS = 16 };
 #endif
 
 static const struct client_event clients[] = {
@@ -51,7 +51,8 @@ static struct config *world_of(const char *core, const struct scope *s, enum cor
 
 static struct search_result search(struct config *c, bool reduce)
 {
-    struct search_input in = {c, clients, sizeof clients / sizeof clients[0], 6000000, reduce};
+    struct search_input in = {.config = c, .clients = clients, .clients_len = sizeof clients / sizeof clients[0],
+                              .states_max = 6000000, .reduce = reduce, .contract = reduce, .stall = -1};
     struct search_result r;
 
     cr_assert_eq(search_run(&in, &r), 0);
@@ -122,13 +123,15 @@ Test(search, one_request_at_a_time_cannot_corrupt)
 Test(search, taking_local_steps_at_once_changes_no_verdict)
 {
     static const struct {
-        const char *core;
+        const char *core, *engine;
         struct scope scope;
-    } cases[] = {{"deferred-35360", {1, 1, 1, 1, 2}}, {"unpatched", {1, 1, 1, 2, 2}}};
+    } cases[] = {{"deferred-35360", "mooncake", {1, 1, 1, 1, 2}},
+                 {"deferred-40645", "nixl", {1, 1, 1, 1, 1}},
+                 {"unpatched", "mooncake", {1, 1, 1, 2, 2}}};
 
     for (size_t i = 0; i < CROSS_CHECKS; i++) {
-        struct search_result all = search(world_of(cases[i].core, &cases[i].scope, CORE_KNOB_COUNT, 0), false);
-        struct search_result reduced = search(world_of(cases[i].core, &cases[i].scope, CORE_KNOB_COUNT, 0), true);
+        struct search_result all = search(world_with(cases[i].core, cases[i].engine, &cases[i].scope, CORE_KNOB_COUNT, 0), false);
+        struct search_result reduced = search(world_with(cases[i].core, cases[i].engine, &cases[i].scope, CORE_KNOB_COUNT, 0), true);
 
         cr_assert_lt(reduced.states, all.states);
         cr_assert_eq(reduced.corrupts, all.corrupts);

@@ -244,6 +244,12 @@ static void room_forget(struct decode *d, uint32_t q)
     cell_set(d->s, &d->l->room_acks, room, 0);
 }
 
+static void forget_parts(struct decode *d, uint32_t q)
+{
+    for (uint32_t i = 0; d->l->arrived.len && i < d->m->parts_max; i++)
+        cell_set(d->s, &d->l->arrived, q * d->m->parts_max + i, 0);
+}
+
 /* Everything the request has goes back, and nothing of it is left but that it is done. */
 static void release(struct decode *d, uint32_t q)
 {
@@ -270,8 +276,7 @@ static void release(struct decode *d, uint32_t q)
     cell_set(d->s, &l->status, q, 0);
     cell_set(d->s, &l->expired, q, 0);
     cell_set(d->s, &l->fence, q, FENCE_NONE);
-    for (uint32_t i = 0; l->arrived.len && i < d->m->parts_max; i++)
-        cell_set(d->s, &l->arrived, q * d->m->parts_max + i, 0);
+    forget_parts(d, q);
     cell_set(d->s, &l->tokens, q, 0);
     cell_set(d->s, &l->in_batch, q, 0);
     room_forget(d, q);
@@ -528,6 +533,7 @@ static void after_failure(struct decode *d, uint32_t q)
         stage_set(d, q, DECODE_HELD);
         cell_set(d->s, &d->l->status, q, 0);
         cell_set(d->s, &d->l->aux, q, AUX_UNREAD);
+        forget_parts(d, q);
         scheduler_at(d, q, SCHEDULER_HOLD_BEGUN, POINT_HOLD_BEGIN, POINT_STATUS_NONE);
     } else {
         free_now(d, q, SCHEDULER_FREED);
@@ -539,6 +545,7 @@ static void commit(struct decode *d, uint32_t q)
     aux_release(d, q);
     cell_set(d->s, &d->l->status, q, 0);
     cell_set(d->s, &d->l->tokens, q, 1);
+    forget_parts(d, q);
     stage_set(d, q, DECODE_RUNNING);
     scheduler_at(d, q, SCHEDULER_COMMITTED, POINT_TRANSFER_COMMIT, POINT_STATUS_NONE);
 }

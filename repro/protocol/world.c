@@ -481,6 +481,72 @@ bool world_troubled(const struct config *c, const uint8_t *world, uint32_t reque
            prefill_troubled(c, r->prefill, block_at(c, world, r->prefill), request);
 }
 
+uint32_t world_parts_missing(const struct config *c, const uint8_t *world, uint32_t request)
+{
+    const struct request_config *r = &c->requests[request];
+    const struct machine_config *m = &c->machines[r->decode];
+    uint32_t missing = 0;
+
+    if (m->decode.arrived.len == 0)
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < r->chunks + 2; i++)
+        missing += !cell(block_at(c, world, r->decode), &m->decode.arrived, r->decode_local * m->parts_max + i);
+    return missing;
+}
+
+static bool owns_page(const struct config *c, const uint8_t *world, uint32_t request, const struct cells *pages,
+                      const uint8_t *block, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t page = cell(block, pages, first + i);
+
+        if (page && world_page_owner(c, world, c->requests[request].decode, page) == request + 1)
+            return true;
+    }
+    return false;
+}
+
+static bool owns_slot(const struct config *c, const uint8_t *world, uint32_t request, uint32_t slot, uint32_t aux)
+{
+    return (slot && slot == world_state_slot(c, world, request)) || (aux && aux == world_aux_slot(c, world, request));
+}
+
+bool world_destination_shared(const struct config *c, const uint8_t *world, uint32_t request)
+{
+    uint32_t decode = c->requests[request].decode;
+
+    for (uint32_t x = 0; x < c->requests_len; x++) {
+        const struct request_config *q = &c->requests[x];
+        const struct machine_config *m = &c->machines[q->prefill];
+        const struct prefill_layout *l = &m->prefill;
+        const uint8_t *block = block_at(c, world, q->prefill);
+        uint32_t room = m->rooms[q->prefill_local];
+
+        if (x == request || q->decode != decode)
+            continue;
+        if (owns_page(c, world, request, &c->metadata_pages, world, x * c->prompt_pages_max, c->prompt_pages_max) ||
+            owns_slot(c, world, request, cell(world, &c->metadata_slot, x), cell(world, &c->metadata_aux, x)) ||
+            owns_page(c, world, request, &l->room_pages, block, room * m->prompt_pages_max, m->prompt_pages_max) ||
+            owns_slot(c, world, request, cell(block, &l->room_slot, room), cell(block, &l->room_aux, room)))
+            return true;
+        for (uint32_t k = 0; k < m->workers; k++)
+            if (cell(block, &l->workers[k].actor.request, 0) == q->prefill_local + 1 &&
+                (owns_page(c, world, request, &l->workers[k].dest_pages, block, 0, m->chunk_pages_max) ||
+                 owns_slot(c, world, request, cell(block, &l->workers[k].dest_slot, 0), cell(block, &l->workers[k].dest_aux, 0))))
+                return true;
+        for (uint32_t i = 0; i < (q->chunks + 2) * c->attempts; i++) {
+            struct wire_entry e = wire_entry(c, q->wire + i);
+            uint32_t dest = cell(world, &c->wire.dest, q->wire + i);
+
+            if (cell(world, &c->wire.state, q->wire + i) != WIRE_NONE &&
+                (owns_page(c, world, request, &c->wire.dest_pages, world, (q->wire + i) * c->chunk_pages_max, c->chunk_pages_max) ||
+                 owns_slot(c, world, request, e.kind == EFFECT_STATE ? dest : 0, e.kind == EFFECT_AUX ? dest : 0)))
+                return true;
+        }
+    }
+    return false;
+}
+
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request)
 {
     uint32_t decode = c->requests[request].decode, slot = world_state_slot(c, world, request), tag;

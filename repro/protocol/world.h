@@ -115,6 +115,11 @@ uint32_t world_source_slot(const struct config *c, const uint8_t *world, uint32_
 /* Whether the request has been aborted or has failed at either side, so far as its machines know or keys tell. */
 bool world_troubled(const struct config *c, const uint8_t *world, uint32_t request);
 
+/* Parts of the request's transfer whose notification decode has not counted yet; UINT32_MAX if the engine has none. */
+uint32_t world_parts_missing(const struct config *c, const uint8_t *world, uint32_t request);
+/* Whether any other request has a destination, published and not yet used up, that overlaps memory of this one. */
+bool world_destination_shared(const struct config *c, const uint8_t *world, uint32_t request);
+
 /* Whether decode now reads memory of this request that holds another request's bytes: the corruption itself. */
 bool world_reads_stale(const struct config *c, const uint8_t *world, uint32_t request);
 

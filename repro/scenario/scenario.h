@@ -242,6 +242,32 @@ struct arm {
     struct published published;
 };
 
+/*
+ * `explore:` instead of steps and arms: who exists and what may happen, in any order.
+ *   explore:
+ *     events: [{submit: A}, {abort: {request: A, at: decode}}, {submit: B}]   # each at most once
+ *     faults: {stall: A, engine_timeout: false}   # stall: this request's writer may stop for ever
+ *     cores: all                                  # or a list; likewise engines
+ *     engines: all
+ */
+struct explore_event {
+    struct place place;
+    enum step_kind kind; /* STEP_SUBMIT, STEP_ABORT */
+    uint32_t request;
+    enum abort_at at;    /* ABORT: decode or prefill */
+};
+
+struct explore_spec {
+    bool given;
+    struct place place;
+    struct explore_event *events;
+    uint32_t events_len;
+    int stall;           /* request, or -1 */
+    bool engine_timeout; /* the engine's own time-out may strike */
+    unsigned *cores, *engines; /* rows of policy.h */
+    uint32_t cores_len, engines_len;
+};
+
 struct scenario {
     const char *path; /* as given */
     const char *name;
@@ -255,8 +281,9 @@ struct scenario {
     uint32_t requests_len;
     struct watch_spec watch;
     bool wire_reverse; /* `wire: {order: reverse}`: the fragments of a write land last one first; default forward */
-    struct arm *arms;
+    struct arm *arms;   /* none if explore.given */
     uint32_t arms_len;
+    struct explore_spec explore;
     void *memory; /* owner of all of the above */
 };
 

@@ -8,6 +8,7 @@
 
 #include "../mutant.h"
 #include "../protocol/names.h"
+#include "../scenario/scenario_config.h"
 
 /* Runs are acyclic, so this many transitions mean that the machines have lost their way: our bug, told as void. */
 enum { STEPS_MAX = 50 * 1000 * 1000 };
@@ -35,36 +36,6 @@ struct play {
     uint16_t *source_pages;
     uint32_t source_slot;
 };
-
-/* --- configuration --- */
-
-static struct config *configure(const struct scenario *s, const struct arm *arm, int request, uint32_t prefill)
-{
-    const struct side_spec *sides[] = {&s->prefill, &s->decode};
-    struct request_input *requests = calloc(s->requests_len, sizeof *requests);
-    struct config_input in = {.wire_reverse = s->wire_reverse, .message_spare = arm->faults_len, .policy = arm->policy, .page_tokens = s->decode.page_tokens, .chunk_tokens = s->prefill.chunk_tokens,
-                              .layers = MODEL_ATTN_LAYERS, .requests = requests, .requests_len = s->requests_len};
-    struct config *c;
-
-    if (!requests)
-        return NULL;
-    for (int i = 0; i < SIDE_COUNT; i++)
-        in.sides[i] = (struct side_config){.instances = sides[i]->instances, .ranks = sides[i]->ranks, .pages = sides[i]->pages,
-                                           .state_slots = sides[i]->state_slots, .aux_slots = sides[i]->aux_slots,
-                                           .request_slots = sides[i]->request_slots, .workers = sides[i]->workers,
-                                           .reserve_pages = sides[i]->reserve, .allocator = sides[i]->allocator,
-                                           .slot_allocator = sides[i]->slot_allocator};
-    for (uint32_t r = 0; r < s->requests_len; r++) {
-        const struct request_spec *q = &s->requests[r];
-
-        requests[r] = (struct request_input){q->prompt_tokens, q->max_tokens, q->prefill, q->decode, q->room};
-        if ((int)r == request)
-            requests[r].prefill = prefill;
-    }
-    c = config_new(&in);
-    free(requests);
-    return c;
-}
 
 /* --- looking on --- */
 
@@ -485,6 +456,9 @@ static int collect(struct play *p, struct played *out)
 static int open_play(struct play *p, uint32_t request, uint32_t prefill)
 {
     const struct stage *g = p->stage;
+    const struct scenario_world world = {.policy = &p->arm->policy, .layers = MODEL_ATTN_LAYERS,
+                                         .message_spare = p->arm->faults_len, .moved = p->solo ? (int)request : -1,
+                                         .prefill = prefill};
     struct sim_input in = {.times = &g->scenario->times, .model = g->model, .work = g->work,
                            .prompts = (const uint32_t *const *)g->prompts, .parks_len = p->arm->parks_len,
                            .decode = g->decode, .model_ns = g->model_ns, .faults = p->arm->faults,
@@ -492,7 +466,7 @@ static int open_play(struct play *p, uint32_t request, uint32_t prefill)
                            .watcher = {p, landing, landed, passed, forward, answered}};
     int rc;
 
-    p->config = configure(g->scenario, p->arm, p->solo ? (int)request : -1, prefill);
+    p->config = scenario_config(g->scenario, &world);
     p->parks = calloc(p->arm->parks_len + 1, sizeof *p->parks);
     p->latches = calloc(p->arm->steps_len + 1, sizeof *p->latches);
     p->order = calloc(p->arm->expect.order_len + 1, sizeof *p->order);
