@@ -57,8 +57,11 @@ LIB_SRC := $(PURE_SRC) repro/protocol/config.c repro/protocol/names.c repro/prot
 	repro/scenario/scenario_steps.c repro/scenario/yaml_fields.c repro/scenario/yaml_report.c repro/scenario/yaml_tree.c \
 	repro/sim/memory.c repro/sim/sim.c repro/sim/oracle.c repro/sim/play.c repro/sim/expect.c repro/sim/runner.c \
 	repro/report/text.c repro/report/shown.c repro/report/table.c repro/report/json.c repro/report/provenance.c \
+	repro/report/recorded.c repro/report/compare_json.c repro/report/gate.c repro/report/matrix.c \
 	checksum/rows.c barrier/park.c
-CLI_SRC := repro/cli/main.c repro/cli/cli.c repro/cli/outfile.c repro/cli/cmd_run.c repro/cli/cmd_check.c repro/cli/cmd_list.c repro/cli/cmd_explain.c
+CLI_SRC := repro/cli/main.c repro/cli/cli.c repro/cli/outfile.c repro/cli/jobs.c repro/cli/progress.c \
+	repro/cli/cmd_gate.c repro/cli/cmd_verify.c repro/cli/cmd_compare.c repro/cli/cmd_diff.c \
+	 repro/cli/cmd_run.c repro/cli/cmd_check.c repro/cli/cmd_list.c repro/cli/cmd_explain.c
 REPRO_TEST_SRC := repro/model/model_test.c repro/protocol/allocator_test.c repro/protocol/policy_test.c repro/explore/search_test.c \
 	repro/scenario/scenario_test.c repro/sim/sim_test.c repro/sim/mutant_test.c repro/sim/detector.c \
 	repro/sim/detector_test.c repro/report/report_test.c

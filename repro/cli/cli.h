@@ -25,6 +25,10 @@ int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
+int cmd_gate(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 
 /* "kvrepro COMMAND: MESSAGE" and how to get help; returns EXIT_USAGE. `command` NULL: the program itself. */
 __attribute__((format(printf, 2, 3))) int cli_usage_error(const char *command, const char *format, ...);

@@ -1,9 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "../report/json.h"
 #include "../report/table.h"
@@ -11,6 +9,7 @@
 #include "../sim/runner.h"
 #include "cli.h"
 #include "outfile.h"
+#include "progress.h"
 
 static void usage(void)
 {
@@ -66,40 +65,16 @@ struct batch {
     uint32_t differing;
 };
 
-/* --- progress: one line on the terminal, written over and over; blanks and not escapes wipe it --- */
-
-struct progress {
-    bool on;
-    unsigned shown; /* columns that are on the screen now */
+struct play_progress {
+    struct progress line;
     const char *scenario;
 };
 
-static void progress_clear(struct progress *p)
+static void show_progress(void *ctx, const char *what, uint32_t done, uint32_t planned)
 {
-    if (p->shown)
-        fprintf(stderr, "\r%*s\r", (int)p->shown, "");
-    fflush(stderr);
-    p->shown = 0;
-}
+    struct play_progress *p = ctx;
 
-static void progress_show(void *ctx, const char *what, uint32_t done, uint32_t planned)
-{
-    struct progress *p = ctx;
-    struct winsize size;
-    unsigned columns = 80;
-    struct text line = { .len = 0 };
-
-    if (!p->on)
-        return;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 8)
-        columns = size.ws_col;
-    text_add(&line, "%s: %u of %u played: %s", p->scenario, done, planned, what ? what : "");
-    while (text_columns(line.s) >= columns)
-        line.s[--line.len] = '\0';
-    progress_clear(p);
-    fprintf(stderr, "%s", line.s);
-    fflush(stderr);
-    p->shown = text_columns(line.s);
+    progress_show(&p->line, "%s: %u of %u played: %s", p->scenario, done, planned, what ? what : "");
 }
 
 /* --- before the first play --- */
@@ -325,18 +300,19 @@ static void show(const struct batch *b, const struct play *p, const struct run_r
 
 static int play(struct batch *b, struct play *p)
 {
-    struct progress progress = { .on = isatty(STDERR_FILENO), .scenario = p->s->name };
+    struct play_progress progress = { .scenario = p->s->name };
     struct runner_options options = {
         .arm = b->options.arm,
         .repeat = b->options.repeat,
         .trace = p->trace.f,
-        .progress = progress_show,
+        .progress = show_progress,
         .progress_ctx = &progress,
     };
     struct run_result *r = NULL;
 
+    progress_init(&progress.line);
     int rc = runner_run(p->s, &options, &r, stderr);
-    progress_clear(&progress);
+    progress_clear(&progress.line);
     if (rc) {
         fprintf(stderr, "kvrepro run: %s could not be played: %s\n", p->s->path, strerror(-rc));
         return EXIT_USAGE;

@@ -13,10 +13,8 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "run", cmd_run },
-    { "check", cmd_check },
-    { "list", cmd_list },
-    { "explain", cmd_explain },
+    { "run", cmd_run },   { "compare", cmd_compare }, { "gate", cmd_gate }, { "verify", cmd_verify },
+    { "diff", cmd_diff }, { "check", cmd_check },     { "list", cmd_list }, { "explain", cmd_explain },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -38,6 +36,10 @@ corruption happen.\n\
 \n\
 commands:\n\
   run FILE...       play scenarios and show what happened\n\
+  compare FILE      play one scenario with every core and every engine, as one table\n\
+  gate [DIR]        play all scenarios of a folder: are they as expected and as recorded? (for CI)\n\
+  verify RESULT     play a result's scenario again: is the result what it says it is?\n\
+  diff A B          where two results differ, path by path\n\
   check FILE...     read scenarios and report their errors, without playing\n\
   list WHAT         scenarios, cores, points, engines or knobs\n\
   explain CORE      what a transfer core models, knob by knob, with its source upstream\n\
@@ -51,6 +53,7 @@ exit status: 0 every arm as its scenario expects; 1 some arm differs or is void;
 \n\
 examples:\n\
   kvrepro run scenarios/seed.yaml        the seed experiment\n\
+  kvrepro compare scenarios/seed.yaml    which core lets it happen\n\
   kvrepro list cores                     what can be compared\n\
   kvrepro explain unpatched              why it corrupts\n");
 }

@@ -4,8 +4,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "recorded.h"
 #include "shown.h"
 
 /*
@@ -80,6 +80,21 @@ static const char *ended(enum arm_end end)
     return end == ARM_QUIESCENT ? "quiescent" : end == ARM_PREVENTED ? "prevented" : "void";
 }
 
+static json_t *foreign_rows(struct writer *w, const struct request_result *q)
+{
+    json_t *a = json_array();
+
+    for (uint32_t i = 0; i < q->foreign_len; i++) {
+        json_t *o = json_object();
+        put(w, o, "writer", json_string(w->s->requests[q->foreign[i].writer].name));
+        put(w, o, "rows", number(q->foreign[i].rows));
+        put(w, o, "first", number(q->foreign[i].first));
+        put(w, o, "last", number(q->foreign[i].last));
+        push(w, a, o);
+    }
+    return a;
+}
+
 static json_t *request(struct writer *w, const struct request_result *q)
 {
     json_t *o = json_object();
@@ -103,6 +118,10 @@ static json_t *request(struct writer *w, const struct request_result *q)
     put(w, o, "shared_pages", number(q->shared_pages));
     put(w, o, "shared_slot", json_boolean(q->shared_slot));
     put(w, o, "shared_with", q->shared_with >= 0 ? json_string(w->s->requests[q->shared_with].name) : json_null());
+    put(w, o, "foreign_rows", foreign_rows(w, q));
+    put(w, o, "foreign_state",
+        q->foreign_state >= 0 ? json_string(w->s->requests[q->foreign_state].name) : json_null());
+    put(w, o, "shared_prompt_pages", number(q->shared_prompt_pages));
     return o;
 }
 
@@ -168,6 +187,8 @@ static void result(struct writer *w, json_t *o, const struct arm_result *r)
     put(w, o, "memory", memory(w, r));
     put(w, o, "holds", holds(w, r));
     put(w, liveness, "pinned_pages", number(r->numbers[EXPECT_PINNED_PAGES]));
+    put(w, liveness, "collateral_failed", number(r->numbers[EXPECT_COLLATERAL_FAILED]));
+    put(w, liveness, "unanswered", number(r->numbers[EXPECT_UNANSWERED]));
     put(w, o, "liveness", liveness);
     put(w, o, "trace_digest", hex(r->trace_digest));
     put(w, o, "ended_step", r->ended_step ? number(r->ended_step) : json_null());
@@ -262,29 +283,29 @@ static json_t *preflight(struct writer *w, const struct preflight_result *p)
     return o;
 }
 
-static json_t *made_of(struct writer *w, const struct run_result *r, const struct provenance *p)
+json_t *json_made_of(const struct scenario *s, uint64_t model_digest, const struct provenance *p)
 {
+    struct writer w = { .s = s };
     json_t *o = json_object();
 
-    put(w, o, "tree", json_string(p->tree));
-    put(w, o, "clean", p->clean < 0 ? json_null() : json_boolean(p->clean));
-    put(w, o, "compiler", words(p->compiler));
-    put(w, o, "cflags", words(p->cflags));
-    put(w, o, "scenario_digest", hex(w->s->digest));
-    put(w, o, "model_digest", hex(r->model_digest));
-    return o;
+    put(&w, o, "tree", json_string(p->tree));
+    put(&w, o, "clean", p->clean < 0 ? json_null() : json_boolean(p->clean));
+    put(&w, o, "compiler", words(p->compiler));
+    put(&w, o, "cflags", words(p->cflags));
+    put(&w, o, "scenario_digest", hex(s->digest));
+    put(&w, o, "model_digest", hex(model_digest));
+    if (!w.failed)
+        return o;
+    json_decref(o);
+    return NULL;
 }
 
 static uint64_t digest(struct writer *w, const json_t *document)
 {
-    char *canonical = json_dumps(document, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
     uint64_t value = 0;
 
-    if (canonical)
-        value = XXH3_64bits(canonical, strlen(canonical));
-    else
+    if (recorded_digest(document, &value) != 0)
         w->failed = true;
-    free(canonical);
     return value;
 }
 
@@ -301,7 +322,7 @@ char *json_report(const struct run_result *r, const struct provenance *p)
     put(&w, document, "arms", arms);
     put(&w, document, "as_expected", json_boolean(r->as_expected));
     put(&w, document, "result_digest", hex(digest(&w, document)));
-    put(&w, document, "provenance", made_of(&w, r, p));
+    put(&w, document, "provenance", json_made_of(r->scenario, r->model_digest, p));
     if (!w.failed)
         dump = json_dumps(document, JSON_INDENT(2));
     json_decref(document);

@@ -5,7 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../protocol/machine.h"
+#include "compare_json.h"
+#include "gate.h"
 #include "json.h"
+#include "matrix.h"
+#include "recorded.h"
 #include "shown.h"
 #include "table.h"
 #include "text.h"
@@ -73,6 +78,7 @@ static void make(void)
                 .prefill_status = 500,
                 .admitted_us = 10000,
                 .shared_with = -1,
+                .foreign_state = -1,
                 .write_end_us = i == 0 ? 2731000 : 5031000,
             };
             requests[i][k][B] = (struct request_result){
@@ -92,6 +98,7 @@ static void make(void)
                 .shared_pages = 32,
                 .shared_slot = true,
                 .shared_with = A,
+                .foreign_state = -1,
                 .write_end_us = 50000,
             };
             results[i][k] = (struct arm_result){
@@ -194,7 +201,8 @@ Test(report, table_tells_the_whole_story)
     has(s, "given at 40 ms, after 10 ms of waiting: 32 pages and the state slot that A had before");
     has(s, "parked at send.begin, released after token 268 of B (park victim at token n=268): the scenario's choice");
     has(s, "its KV write ended at 2.731 s; it HIT MEMORY THAT B OWNED by then: 32 pages, 1 state slot; 286,720 bytes");
-    has(s, "64 of B's first 64 prompt tokens CHANGED; first seen 1.55 ms before the write's end");
+    has(s,
+        "the rows of all 64 watched tokens (the head of B's prompt) CHANGED; first seen 1.55 ms before the write's end");
     has(s, "decode answered abort at 30.5 ms (HTTP 200)");
     has(s, "prefill answered at 31 ms (HTTP 500), 2.7 s BEFORE its write ended");
     has(s, "HTTP 200, finish_reason=length; output DIVERGED at token 269: 243 of 512 tokens differ");
@@ -269,7 +277,9 @@ Test(report, prevented_and_void_say_why)
     results[0][0].ended = ARM_PREVENTED;
     results[0][0].ended_step = 7;
     results[0][0].why = "step 7 awaits park victim\nA's writer is parked at send.begin";
-    requests[0][0][B] = (struct request_result){ .submitted = true, .output = OUTPUT_NOT_ADMITTED, .shared_with = -1 };
+    requests[0][0][B] = (struct request_result){
+        .submitted = true, .output = OUTPUT_NOT_ADMITTED, .shared_with = -1, .foreign_state = -1
+    };
     memset(results[0][0].numbers, 0, sizeof results[0][0].numbers);
     results[0][0].numbers[EXPECT_PINNED_PAGES] = 32;
     arms[0].diverged = 0;
@@ -387,7 +397,7 @@ Test(report, repetitions_tell_whether_they_are_alike)
 Test(report, a_hold_says_how_it_ended)
 {
     static const char *const words[] = { "ended by the drain ack, after", "ended by its timer, after",
-                                         "ended by a fence, after",
+                                         "ended by a fence, after 30 s: no write that was posted before can land",
                                          "the hold NEVER ended (30 s until the end of the arm)" };
     for (int end = HOLD_END_ACK; end <= HOLD_END_NEVER; end++) {
         hold.ended_by = end;
@@ -395,6 +405,123 @@ Test(report, a_hold_says_how_it_ended)
         has(s, words[end]);
         free(s);
     }
+}
+
+Test(report, whose_rows_decode_read)
+{
+    struct foreign_rows rows[] = { { A, 512, 0, 511 }, { B, 3, 10, 20 } };
+
+    requests[0][0][B].foreign = rows;
+    requests[0][0][B].foreign_len = 1;
+    requests[0][0][B].foreign_state = A;
+    char *s = table();
+    has(s, "whose rows rows 0-511 of B, as decode read them, were written by A (and so was its state)");
+    free(s);
+    rows[0] = (struct foreign_rows){ A, 1, 7, 7 };
+    requests[0][0][B].foreign_len = 2;
+    requests[0][0][B].foreign_state = B;
+    s = table();
+    has(s, "row 7 of B, as decode read it, was written by A 3 rows of B between 10 and 20, as decode read them, "
+           "were written by B (and so was its state)");
+    free(s);
+    requests[0][0][B].foreign_len = 0;
+    requests[0][0][B].foreign_state = A;
+    s = table();
+    has(s, "the state of B, as decode read it, was written by A");
+    free(s);
+    requests[0][0][B].foreign_state = -1;
+    s = table();
+    hasnt(s, "whose rows");
+    free(s);
+}
+
+Test(report, some_watched_tokens_are_counted)
+{
+    results[0][0].numbers[EXPECT_WATCHED_TOKENS_CHANGED] = 48;
+    char *s = table();
+    has(s, "the rows of 48 of B's first 64 prompt tokens CHANGED");
+    free(s);
+}
+
+Test(report, faults_and_stopped_peers_in_plain_words)
+{
+    static struct fault faults[] = {
+        { .kind = FAULT_LOSE, .message = MESSAGE_ACK, .request = A, .chunk = -1, .fragment = -1, .occurrence = 2 },
+        { .kind = FAULT_DOUBLE,
+          .message = MESSAGE_STATUS,
+          .request = -1,
+          .chunk = -1,
+          .fragment = -1,
+          .occurrence = 1 },
+        { .kind = FAULT_OVERTAKE, .message = MESSAGE_NOTIFY, .request = A, .chunk = -1, .fragment = -1 },
+        { .kind = FAULT_DELAY,
+          .is_write = true,
+          .effect = EFFECT_KV,
+          .request = A,
+          .chunk = 0,
+          .fragment = 1,
+          .occurrence = 1,
+          .by_us = 40000000 },
+        { .kind = FAULT_LOSE, .is_write = true, .effect = EFFECT_STATE, .request = A, .chunk = -1, .fragment = -1 },
+        { .kind = FAULT_ERROR,
+          .is_write = true,
+          .effect = EFFECT_KV,
+          .request = A,
+          .chunk = -1,
+          .fragment = -1,
+          .by_us = 1000000 },
+    };
+    struct step steps[] = { { .kind = STEP_STOP, .machine = 2 },
+                            { .kind = STEP_STOP, .machine = 1 },
+                            { .kind = STEP_ABORT, .request = A },
+                            { .kind = STEP_RESUME, .machine = 2 } };
+    struct arm *arm = (struct arm *)arms[0].arm;
+
+    arm->faults = faults;
+    arm->faults_len = sizeof faults / sizeof faults[0];
+    arm->steps = steps;
+    arm->steps_len = sizeof steps / sizeof steps[0];
+    char *s = table();
+    has(s, "fault A's ack (number 2 of its kind) is lost fault");
+    has(s, "fault the status message arrives twice");
+    has(s, "fault A's notification overtakes all others of its channel");
+    has(s, "fault A's KV write of chunk 0, fragment 1, comes 40 s late");
+    has(s, "fault A's state write is lost: its bytes never land and it never completes");
+    has(s, "fault A's KV write ends in an error 1 s after it was posted, as the engine says; its bytes fly on");
+    has(s, "stopped peer decode 0.0 stops at step 1 and goes on at step 4; writes into its memory land all the same");
+    has(s, "stopped peer prefill 1.0 stops at step 2 and never goes on; what it has posted flies on");
+    free(s);
+}
+
+Test(report, collateral_is_named)
+{
+    requests[0][0][B].output = OUTPUT_FAILED;
+    requests[0][0][B].status = 500;
+    arms[0].diverged = 0;
+    memset(results[0][0].numbers, 0, sizeof results[0][0].numbers);
+    char *s = table();
+    hasnt(s, "collateral");
+    free(s);
+    results[0][0].numbers[EXPECT_COLLATERAL_FAILED] = 1;
+    s = table();
+    has(s, "collateral 1 request that nobody aborted failed: B");
+    free(s);
+}
+
+Test(report, another_engine_is_named)
+{
+    struct arm *arm = (struct arm *)arms[1].arm;
+    char *s = table();
+
+    hasnt(s, "mooncake");
+    free(s);
+    arm->engine_name = "nixl";
+    policy_set_engine(&arm->policy, (unsigned)engine_by_name("nixl"));
+    s = table();
+    has(s, "engine nixl: ");
+    has(s, "[2] deferred-35360/nixl held 30 s");
+    has(s, "deferred-35360/nixl does no harm in arm 2");
+    free(s);
 }
 
 Test(report, overridden_knobs_are_named)
@@ -460,7 +587,7 @@ Test(report, json_keys_in_their_order)
              "stale_pages stale_slots stale_bytes stale_free_bytes watched_tokens_changed first_change_seen_us");
     keys_are(json_array_get(json_object_get(json_array_get(json_object_get(o, "arms"), 1), "holds"), 0),
              "request ended_by held_us");
-    keys_are(json_object_get(arm, "liveness"), "pinned_pages");
+    keys_are(json_object_get(arm, "liveness"), "pinned_pages collateral_failed unanswered");
     keys_are(json_object_get(o, "provenance"), "tree clean compiler cflags scenario_digest model_digest");
     cr_assert_str_eq(json_string_value(json_object_get(b, "output")), "diverged");
     cr_assert_eq(json_integer_value(json_object_get(b, "first")), 269);
@@ -471,11 +598,34 @@ Test(report, json_keys_in_their_order)
     free(json);
 }
 
+Test(report, json_says_whose_rows_were_read)
+{
+    struct foreign_rows rows = { A, 512, 0, 511 };
+
+    requests[0][0][B].foreign = &rows;
+    requests[0][0][B].foreign_len = 1;
+    requests[0][0][B].foreign_state = A;
+    char *json = json_report(&run, &built);
+    json_t *o = json_loads(json, 0, NULL), *arm = json_array_get(json_object_get(o, "arms"), 0);
+    json_t *b = json_object_get(json_object_get(arm, "requests"), "B");
+    char *got = json_dumps(json_object_get(b, "foreign_rows"), JSON_COMPACT);
+    cr_assert_str_eq(got, "[{\"writer\":\"A\",\"rows\":512,\"first\":0,\"last\":511}]");
+    cr_assert_str_eq(json_string_value(json_object_get(b, "foreign_state")), "A");
+    json_t *a = json_object_get(json_object_get(arm, "requests"), "A");
+    cr_assert_eq(json_array_size(json_object_get(a, "foreign_rows")), 0);
+    cr_assert(json_is_null(json_object_get(a, "foreign_state")));
+    free(got);
+    json_decref(o);
+    free(json);
+}
+
 Test(report, json_absent_values_are_null)
 {
-    requests[0][0][B] = (struct request_result){
-        .submitted = true, .output = OUTPUT_NOT_ADMITTED, .shared_with = -1, .answered_us = { UINT64_MAX, UINT64_MAX }
-    };
+    requests[0][0][B] = (struct request_result){ .submitted = true,
+                                                 .output = OUTPUT_NOT_ADMITTED,
+                                                 .shared_with = -1,
+                                                 .foreign_state = -1,
+                                                 .answered_us = { UINT64_MAX, UINT64_MAX } };
     results[0][0].first_change_seen_us = INT64_MIN;
     char *json = json_report(&run, &built);
     json_t *o = json_loads(json, 0, NULL), *arm = json_array_get(json_object_get(o, "arms"), 0);
@@ -573,4 +723,496 @@ Test(text, rows_wrap_under_their_first_word)
     char *s = rowed(8, "label", long_words);
     check_lines(s);
     free(s);
+}
+
+/* --- results read back and compared --- */
+
+static struct recorded read_back(void)
+{
+    struct recorded r;
+    char *json = json_report(&run, &built);
+
+    cr_assert_eq(recorded_parse("r.json", json, strlen(json), &r, stderr), 0);
+    free(json);
+    return r;
+}
+
+Test(report, a_result_is_read_back)
+{
+    struct recorded r = read_back();
+
+    cr_assert_str_eq(r.scenario, "stall");
+    cr_assert_str_eq(r.tree, "0123abcd");
+    cr_assert_eq(r.clean, 1);
+    cr_assert_eq(r.arms_len, 2);
+    cr_assert_eq(r.model_digest, 0x12);
+    cr_assert_eq(r.scenario_digest, scenario->digest);
+    cr_assert_eq(r.result_digest, r.content_digest);
+    recorded_free(&r);
+}
+
+/* Parses the report with its first `from` replaced; what was said, NULL if nothing. */
+static char *parse_changed(const char *from, const char *to, struct recorded *r)
+{
+    char *json = json_report(&run, &built), *at = strstr(json, from), *changed, *said;
+    size_t said_len;
+    FILE *f = open_memstream(&said, &said_len);
+
+    cr_assert_not_null(at, "%s", from);
+    cr_assert_geq(asprintf(&changed, "%.*s%s%s", (int)(at - json), json, to, at + strlen(from)), 0);
+    int rc = recorded_parse("r.json", changed, strlen(changed), r, f);
+    fclose(f);
+    cr_assert_eq(rc == 0, *said == '\0');
+    free(json);
+    free(changed);
+    return said;
+}
+
+Test(report, an_edited_result_shows)
+{
+    struct recorded r;
+    char *said = parse_changed("\"first\": 269", "\"first\": 270", &r);
+
+    cr_assert_str_eq(said, "");
+    cr_assert_neq(r.result_digest, r.content_digest);
+    recorded_free(&r);
+    free(said);
+    /* Provenance and layout are no content. */
+    said = parse_changed("\"cc 1.0\"", "\"cc 2.0\"  ", &r);
+    cr_assert_str_eq(said, "");
+    cr_assert_eq(r.result_digest, r.content_digest);
+    recorded_free(&r);
+    free(said);
+}
+
+Test(report, what_is_no_result_is_refused)
+{
+    static const char *const changes[][3] = {
+        { "{", "{,", "no JSON" },
+        { "\"scenario\": \"stall\"", "\"scenario\": 1", "'scenario'" },
+        { "\"scenario\": \"stall\"", "\"scenario\": \"a\", \"scenario\": \"b\"", "no JSON" },
+        { "\"arms\"", "\"legs\"", "'arms'" },
+        { "\"result_digest\": \"", "\"result_digest\": \"x", "'result_digest'" },
+        { "\"tree\": \"0123abcd\"", "\"tree\": \"\\u001b[31m\"", "'provenance.tree'" },
+        { "\"model_digest\"", "\"model\"", "'provenance.model_digest'" },
+        { "\"scenario_digest\"", "\"digest\"", "'provenance.scenario_digest'" },
+    };
+    struct recorded r;
+
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        char *said = parse_changed(changes[i][0], changes[i][1], &r);
+        has(said, changes[i][2]);
+        cr_assert_eq(strncmp(said, "r.json:", 7), 0);
+        free(said);
+    }
+    FILE *null = fopen("/dev/null", "w");
+    cr_assert_lt(recorded_read("/nonexistent/r.json", &r, null), 0);
+    cr_assert_lt(recorded_read("/", &r, null), 0);
+    cr_assert_lt(recorded_read("/dev/zero", &r, null), 0);
+    fclose(null);
+}
+
+/* The differences of two JSON texts, a line each, then the total. */
+static void differ(const char *recorded, const char *now, uint32_t max, const char *expected)
+{
+    json_t *was = json_loads(recorded, 0, NULL), *is = json_loads(now, 0, NULL);
+    struct json_comparison found;
+    struct text out = { .len = 0 };
+
+    cr_assert(was && is);
+    cr_assert_eq(compare_json(was, is, "", COMPARE_ALL, max, &found), 0);
+    for (uint32_t i = 0; i < found.len; i++) {
+        difference_text(&found.list[i], "was", "now", &out);
+        text_add(&out, "\n");
+    }
+    text_add(&out, "%u", (unsigned)found.total);
+    cr_assert_str_eq(out.s, expected, "%s against %s: %s", recorded, now, out.s);
+    comparison_free(&found);
+    json_decref(was);
+    json_decref(is);
+}
+
+Test(compare, paths_with_both_values)
+{
+    differ("{\"a\": 1}", "{\"a\": 1}", 5, "0");
+    differ("{\"a\": 1}", "{\"a\": 2}", 5, ".a: was 1, now 2\n1");
+    differ("{\"a\": [1, {\"b\": null}]}", "{\"a\": [1, {\"b\": \"x\"}]}", 5, ".a[1].b: was null, now \"x\"\n1");
+    differ("{\"a\": {\"b\": 1}}", "{\"a\": null}", 5, ".a: was {\"b\":1}, now null\n1");
+    differ("{\"a\": null}", "{\"a\": {\"b\": 1}}", 5, ".a: was null, now {\"b\":1}\n1");
+    differ("{\"a\": 1, \"b\": 2}", "{\"b\": 2, \"c d\": 3}", 5,
+           ".a: was 1, now nothing\n.\"c d\": was nothing, now 3\n2");
+    differ("{\"a\": [1, 2]}", "{\"a\": [1]}", 5, ".a: was 2 elements, now 1 element\n1");
+    differ("{\"a\": [\"x\", \"y\"]}", "{\"a\": [\"x\", \"z\"]}", 5, ".a[1]: was \"y\", now \"z\"\n1");
+    differ("[1]", "[2]", 5, "[0]: was 1, now 2\n1");
+    differ("{\"a\": \"\\u001b[31m\"}", "{\"a\": 1}", 5, ".a: was \"\\u001B[31m\", now 1\n1");
+    differ("{\"a\": \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}", "{\"a\": 1}", 5,
+           ".a: was \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..., now 1\n1");
+}
+
+Test(compare, digests_come_last_and_what_follows_is_left_out)
+{
+    differ("{\"t_digest\": \"1\", \"a\": 1, \"b\": [{\"t_digest\": \"3\"}]}",
+           "{\"t_digest\": \"2\", \"a\": 2, \"b\": [{\"t_digest\": \"4\"}]}", 2,
+           ".a: was 1, now 2\n.t_digest: was \"1\", now \"2\"\n3");
+    differ("{\"a\": 1, \"result_digest\": \"1\"}", "{\"a\": 2, \"result_digest\": \"2\"}", 5, ".a: was 1, now 2\n1");
+    differ("{\"a\": 1, \"result_digest\": \"1\"}", "{\"a\": 1, \"result_digest\": \"2\"}", 5,
+           ".result_digest: was \"1\", now \"2\"\n1");
+    differ("{\"a\": 1, \"provenance\": {\"tree\": \"1\"}}", "{\"a\": 1, \"provenance\": {\"tree\": \"2\"}}", 5, "0");
+    differ("{\"a\": {\"provenance\": 1}}", "{\"a\": {\"provenance\": 2}}", 5, ".a.provenance: was 1, now 2\n1");
+}
+
+Test(compare, expectations_can_be_left_out)
+{
+    json_t *was = json_loads("{\"a\": 1, \"as_expected\": true, \"b\": [{\"differences\": []}]}", 0, NULL);
+    json_t *is = json_loads("{\"a\": 2, \"as_expected\": false, \"b\": [{\"differences\": [\"x\"]}]}", 0, NULL);
+    struct json_comparison found;
+
+    cr_assert_eq(compare_json(was, is, ".arms[3]", COMPARE_WITHOUT_EXPECTATIONS, 5, &found), 0);
+    cr_assert_eq(found.total, 1);
+    cr_assert_str_eq(found.list[0].path, ".arms[3].a");
+    comparison_free(&found);
+    cr_assert_eq(compare_json(was, is, ".arms[3]", COMPARE_ALL, 5, &found), 0);
+    cr_assert_eq(found.total, 3);
+    comparison_free(&found);
+    json_decref(was);
+    json_decref(is);
+}
+
+Test(report, every_value_of_a_result_is_compared)
+{
+    struct recorded was = read_back();
+    uint64_t *const numbers[] = { &results[0][0].trace_digest,      &results[0][0].numbers[EXPECT_STALE_PAGES],
+                                  &requests[0][0][B].output_digest, &hold.held_us,
+                                  &requests[0][0][A].write_end_us,  &results[1][0].numbers[EXPECT_COLLATERAL_FAILED],
+                                  &requests[1][0][B].admitted_us };
+
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct json_comparison found;
+        ++*numbers[i];
+        struct recorded is = read_back();
+        cr_assert_eq(compare_json(was.document, is.document, "", COMPARE_ALL, 5, &found), 0);
+        cr_assert_eq(found.total, 1, "number %zu: %u", i, (unsigned)found.total);
+        cr_assert_neq(was.result_digest, is.result_digest);
+        comparison_free(&found);
+        recorded_free(&is);
+        --*numbers[i];
+    }
+    recorded_free(&was);
+}
+
+/* --- the gate --- */
+
+/*
+ * Whether a text is well-formed XML of the kind that has elements, attributes, character data and the five entities or
+ * numbers only; gives the offset of what is wrong, or -1.
+ */
+static long xml_wrong_at(const char *xml)
+{
+    char open[16][32];
+    int depth = 0, roots = 0;
+    const char *s = xml;
+    static const char declaration[] = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
+    if (strncmp(s, declaration, strlen(declaration)) != 0)
+        return 0;
+    for (s += strlen(declaration); *s;) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '&') {
+            size_t len = strcspn(s, ";");
+            static const char *const entities[] = { "&amp", "&lt", "&gt", "&quot", "&apos", "&#10", "&#9" };
+            bool known = false;
+            for (size_t i = 0; i < sizeof entities / sizeof entities[0]; i++)
+                known = known || (strlen(entities[i]) == len && strncmp(s, entities[i], len) == 0);
+            if (!known || depth == 0)
+                return s - xml;
+            s += len + 1;
+        } else if (c == '<' && s[1] == '/') {
+            size_t len = strcspn(s + 2, ">");
+            if (depth == 0 || strlen(open[depth - 1]) != len || strncmp(open[depth - 1], s + 2, len) != 0)
+                return s - xml;
+            depth--;
+            s += len + 3;
+        } else if (c == '<') {
+            size_t len = strspn(s + 1, "abcdefghijklmnopqrstuvwxyz");
+            if (len == 0 || len > 31 || depth == 16 || (depth == 0 && roots++))
+                return s - xml;
+            snprintf(open[depth++], 32, "%.*s", (int)len, s + 1);
+            for (s += 1 + len; *s == ' ';) {
+                size_t name = strspn(s + 1, "abcdefghijklmnopqrstuvwxyz");
+                if (name == 0 || strncmp(s + 1 + name, "=\"", 2) != 0)
+                    return s - xml;
+                for (s += name + 3; *s != '"'; s++)
+                    if ((unsigned char)*s < 0x20 || *s == '<' || (*s == '&' && !strchr(s, ';')))
+                        return s - xml;
+                s++;
+            }
+            if (strncmp(s, "/>", 2) == 0) {
+                depth--;
+                s += 2;
+            } else if (*s++ != '>') {
+                return s - xml;
+            }
+        } else if (c == '>' || (c < 0x20 && c != '\n') || c == 0x7f || (depth == 0 && c != '\n')) {
+            return s - xml;
+        } else {
+            s++;
+        }
+    }
+    return depth == 0 && roots == 1 ? -1 : s - xml;
+}
+
+static char *gate_text(void (*put)(FILE *, const struct gate_scenario *, uint32_t), const struct gate_scenario *g,
+                       uint32_t len)
+{
+    static const struct gate_options options = { .program = "kvrepro", .again = "kvrepro gate" };
+    char *s = NULL;
+    size_t s_len;
+    FILE *f = open_memstream(&s, &s_len);
+
+    if (put)
+        put(f, g, len);
+    else
+        gate_print(f, g, len, &options);
+    fclose(f);
+    return s;
+}
+
+static struct gate_scenario gate_one(const char *name)
+{
+    struct gate_scenario g = { .name = strdup(name) };
+
+    cr_assert_geq(asprintf(&g.path, "scenarios/%s.yaml", name), 0);
+    cr_assert_geq(asprintf(&g.recorded_path, "results/%s.json", name), 0);
+    return g;
+}
+
+Test(gate, lines_details_and_counts)
+{
+    struct gate_scenario g[5] = { gate_one("good"), gate_one("other"), gate_one("empty"), gate_one("bad"),
+                                  gate_one("orphan") };
+    struct gate_case *c;
+
+    gate_add_case(&g[0], "first", GATE_OK);
+    gate_add_case(&g[0], "second", GATE_OK);
+    g[0].arms_len = 2;
+    gate_add_case(&g[1], "first", GATE_OK);
+    c = gate_add_case(&g[1], "second", GATE_DIFFERS);
+    gate_add_text(&c->reasons, "request B: output: expected identical, got diverged");
+    gate_add_text(&c->paths, ".arms[1].requests.B.first: recorded 269, now 270");
+    c->paths_total = 3;
+    g[1].arms_len = 2;
+    c = gate_add_case(&g[2], "first", GATE_VOID);
+    gate_add_text(&c->reasons, "void: a park is still closed\nat the end");
+    g[2].arms_len = 1;
+    c = gate_add_case(&g[3], "scenario", GATE_ERROR);
+    gate_add_text(&c->reasons, "scenarios/bad.yaml:2:1: error: unknown key 'stepz'\n   2 | stepz: []\n");
+    g[3].unreadable = true;
+    c = gate_add_case(&g[4], "recorded result", GATE_DIFFERS);
+    gate_add_text(&c->reasons, "results/orphan.json has no scenario");
+    g[4].orphan = true;
+    char *s = gate_text(NULL, g, 5);
+    check_lines(s);
+    has(s, "ok       good      2 arms\n");
+    has(s, "DIFFERS  other     2 arms   second: request B: output: expected identical, got diverged\n");
+    has(s, "VOID     empty     1 arm    first: void: a park is still closed...\n");
+    has(s, "ERROR    bad       -        scenarios/bad.yaml:2:1: error: unknown key 'stepz'...\n");
+    has(s, "\nother: DIFFERS\n  second\n    - request B: output: expected identical, got diverged\n"
+           "  differs from results/other.json in 3 values:\n"
+           "    .arms[1].requests.B.first: recorded 269, now 270\n    and 2 more\n"
+           "  see: kvrepro run scenarios/other.yaml\n");
+    has(s, "  see: kvrepro check scenarios/bad.yaml\n");
+    hasnt(s, "kvrepro run scenarios/orphan.yaml");
+    has(s, "\n5 scenarios, 5 arms: 1 as expected and as recorded, 2 differ, 1 void, 1 could not be played\nnext:\n");
+    has(s, "make bless");
+    has(s, "then once more: kvrepro gate\n");
+    free(s);
+    s = gate_text(gate_junit, g, 5);
+    cr_assert_eq(xml_wrong_at(s), -1, "at %ld of %s", xml_wrong_at(s), s);
+    has(s, "<testsuites name=\"kvrepro gate\" tests=\"7\" failures=\"2\" errors=\"2\" skipped=\"0\">");
+    has(s, "<testsuite name=\"good\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"0\">\n"
+           "    <testcase classname=\"good\" name=\"first\"/>\n");
+    has(s, "<failure type=\"differs\" message=\"request B: output: expected identical, got diverged\">");
+    has(s, "<error type=\"void\" message=\"void: a park is still closed&#10;at the end\">");
+    has(s, "<error type=\"error\" message=\"scenarios/bad.yaml:2:1: error: unknown key &apos;stepz&apos;");
+    free(s);
+    c = gate_add_case(&g[0], "scenario", GATE_OK);
+    gate_add_text(&c->reasons, "not played: it has no arms");
+    s = gate_text(NULL, g, 1);
+    cr_assert_str_eq(s, "skip     good      2 arms   not played: it has no arms\n\n"
+                        "1 scenario, 2 arms: 0 as expected and as recorded, 1 not played\n");
+    free(s);
+    s = gate_text(gate_junit, g, 1);
+    cr_assert_eq(xml_wrong_at(s), -1, "at %ld of %s", xml_wrong_at(s), s);
+    has(s, "<testsuite name=\"good\" tests=\"3\" failures=\"0\" errors=\"0\" skipped=\"1\">");
+    has(s, "<skipped message=\"not played: it has no arms\"/>");
+    free(s);
+    g[0].cases_len--;
+    free(c->name);
+    free(c->reasons.s[0]);
+    free(c->reasons.s);
+    s = gate_text(NULL, g, 1);
+    cr_assert_str_eq(s, "ok       good      2 arms\n\n1 scenario, 2 arms: 1 as expected and as recorded\n");
+    free(s);
+    for (int i = 0; i < 5; i++)
+        gate_fini(&g[i]);
+}
+
+Test(gate, xml_holds_whatever_a_name_or_a_message_is)
+{
+    static const char nasty[] =
+        "<&>\"' ]]> \x01\x1b[31m \t caf\xc3\xa9 cut \xc3 \xed\xa0\x80 \xef\xbf\xbe \xff \xc0\x80 "
+        "\xf0\x9f\x98\x80 \xf4\x90\x80\x80 \x7f \xc2\x85\n";
+    struct gate_scenario g = gate_one("na<\"me&");
+    struct gate_case *c = gate_add_case(&g, nasty, GATE_DIFFERS);
+
+    gate_add_text(&c->reasons, nasty);
+    gate_add_text(&c->paths, nasty);
+    c->paths_total = 1;
+    g.arms_len = 1;
+    char *s = gate_text(gate_junit, &g, 1);
+    cr_assert_eq(xml_wrong_at(s), -1, "at %ld of %s", xml_wrong_at(s), s);
+    has(s, "name=\"na&lt;&quot;me&amp;\"");
+    has(s,
+        "&lt;&amp;&gt;&quot;&apos; ]]&gt; ??[31m &#9; caf\xc3\xa9 cut ? ??? ??? ? ?? \xf0\x9f\x98\x80 ???? ? ??&#10;");
+    free(s);
+    /* And a terminal is told nothing that it might obey. */
+    s = gate_text(NULL, &g, 1);
+    for (const char *at = s; *at; at++)
+        cr_assert((unsigned char)*at >= 0x20 ? *at != 0x7f : *at == '\n', "byte %d in %s", *at, s);
+    free(s);
+    gate_fini(&g);
+}
+
+Test(gate, the_check_of_xml_finds_what_is_wrong)
+{
+#define XML "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+    static const char *const wrong[] = {
+        "<a/>",         XML "<a>",        XML "<a></b>",     XML "<a/><a/>",
+        XML "<a>&</a>", XML "<a>&x;</a>", XML "<a>\x01</a>", XML "<a b=\"<\"/>",
+        XML "<a b=c/>", XML "text",       XML "<a>></a>",    XML "<a b=\"\n\"/>",
+        XML "",
+    };
+
+    cr_assert_eq(xml_wrong_at(XML "<a b=\"&amp;\">x&lt;\n<c/></a>\n"), -1);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        cr_assert_geq(xml_wrong_at(wrong[i]), 0, "%s", wrong[i]);
+}
+
+Test(gate, cases_cross_a_process_border_unchanged)
+{
+    struct gate_scenario g = gate_one("one"), back = gate_one("one");
+    struct gate_case *c = gate_add_case(&g, "arm", GATE_VOID);
+
+    gate_add_text(&c->reasons, "why\nso \xff");
+    gate_add_text(&c->paths, ".a: recorded 1, now 2");
+    c->paths_total = 7;
+    gate_add_case(&g, "other", GATE_OK);
+    g.arms_len = 2;
+    g.unreadable = true;
+    char *text = gate_write(&g);
+    cr_assert_eq(gate_read(&back, text), 0);
+    cr_assert_eq(back.state, GATE_VOID);
+    cr_assert_eq(back.cases_len, 2);
+    cr_assert_eq(back.arms_len, 2);
+    cr_assert(back.unreadable);
+    cr_assert_str_eq(back.cases[0].name, "arm");
+    cr_assert_str_eq(back.cases[0].reasons.s[0], "why\nso ?");
+    cr_assert_str_eq(back.cases[0].paths.s[0], ".a: recorded 1, now 2");
+    cr_assert_eq(back.cases[0].paths_total, 7);
+    /* Whatever a crash leaves of it is refused. */
+    for (size_t len = strlen(text); len-- > 0;) {
+        text[len] = '\0';
+        cr_assert_lt(gate_read(&back, text), 0);
+        cr_assert_eq(back.cases_len, 0);
+    }
+    free(text);
+    gate_fini(&g);
+    gate_fini(&back);
+}
+
+/* --- one scenario under every core --- */
+
+static void cell_is(const struct arm_summary *a, const char *finding, const char *words)
+{
+    json_t *cell = matrix_cell(a, scenario);
+
+    cr_assert_not_null(cell);
+    cr_assert_str_eq(json_string_value(json_object_get(cell, "finding")), finding);
+    cr_assert_str_eq(json_string_value(json_object_get(cell, "text")), words);
+    cr_assert_eq(matrix_is_void(cell), strcmp(finding, "void") == 0);
+    json_decref(cell);
+}
+
+Test(report, a_cell_says_what_became_of_the_request)
+{
+    struct request_result *b = &requests[0][0][B];
+
+    cell_is(&arms[0], "corrupts", "corrupts 269 243/512 silent");
+    cell_is(&arms[1], "identical", "identical");
+    b->silent = false;
+    cell_is(&arms[0], "corrupts", "corrupts 269 243/512");
+    arms[0].results_len = 10;
+    arms[0].diverged = 9;
+    b->silent = true;
+    cell_is(&arms[0], "corrupts", "corrupts in 9/10 plays silent");
+    for (int k = 1; k < 10; k++)
+        requests[0][k][B].output = OUTPUT_IDENTICAL;
+    arms[0].results_len = 1;
+    arms[0].diverged = 0;
+    b->output = OUTPUT_IDENTICAL;
+    cell_is(&arms[0], "stale", "identical, stale write");
+    memset(results[0][0].numbers, 0, sizeof results[0][0].numbers);
+    b->output = OUTPUT_FAILED;
+    b->status = 500;
+    cell_is(&arms[0], "failed", "failed 500");
+    b->status = 0;
+    cell_is(&arms[0], "failed", "failed, no answer");
+    b->output = OUTPUT_NOT_ADMITTED;
+    cell_is(&arms[0], "not-admitted", "not admitted");
+    results[0][0].ended = ARM_PREVENTED;
+    results[0][0].ended_step = 7;
+    cell_is(&arms[0], "not-admitted", "not admitted (prevented at step 7)");
+    b->output = OUTPUT_FAILED;
+    cell_is(&arms[0], "prevented", "prevented at step 7");
+    results[0][0].ended = ARM_VOID;
+    results[0][0].why = "a park is closed";
+    cell_is(&arms[0], "void", "void");
+    arms[0].results_len = 0;
+    cell_is(&arms[0], "void", "void");
+}
+
+Test(report, cores_in_rows_and_engines_in_columns)
+{
+    static const struct matrix_options options = { .program = "kvrepro" };
+    json_t *good = matrix_cell(&arms[1], scenario), *bad = matrix_cell(&arms[0], scenario);
+    json_t *document =
+        json_pack("{ss ss ss s[{ss ss s[{ss ss} {ss ss}] s[{ss ss s[OO]} {ss ss s[OO]} {ss ss s[Oo]}]}]}", "scenario",
+                  "stall", "about", "why", "path", "stall.yaml", "arms", "name", "freed at once", "run_arm",
+                  "freed at once", "engines", "engine", "mooncake", "with", "", "engine", "nixl", "with", "timeout=5s",
+                  "rows", "core", "unpatched", "with", "", "cells", bad, bad, "core", "strict", "with", "", "cells",
+                  good, good, "core", "strict", "with", "hold_timeout=60s", "cells", good, matrix_void("it crashed"));
+    char *s = NULL;
+    size_t len;
+    FILE *f = open_memstream(&s, &len);
+
+    cr_assert_not_null(document);
+    matrix_print(f, document, &options);
+    fclose(f);
+    has(s, "arm: freed at once\n"
+           "  core       mooncake                     nixl+                        hold ended      pinned  failed\n"
+           "  unpatched  corrupts 269 243/512 silent  corrupts 269 243/512 silent  -               0       0\n"
+           "  strict     identical                    identical                    timer 30 s      0       0\n"
+           "  strict+    identical                    void                         timer 30 s / -  0       0\n");
+    has(s, "nixl+ is the file's own: timeout=5s\n");
+    has(s, "strict+ is the file's own: hold_timeout=60s\n");
+    has(s, "strict+ void: it crashed\n");
+    has(s,
+        "  corrupts                          unpatched\n  void: nothing can be said         strict (hold_timeout=60s)\n"
+        "  no harm                           strict\n");
+    has(s, "kvrepro run --core unpatched --arm 'freed at once' stall.yaml\n");
+    check_lines(strstr(s, "\nIN SHORT"));
+    free(s);
+    json_decref(good);
+    json_decref(bad);
+    json_decref(document);
 }

@@ -32,3 +32,61 @@ uint32_t arm_shown(const struct arm_summary *a, const struct scenario *s)
             return i;
     return 0;
 }
+
+enum finding arm_finding(const struct arm_summary *a, const struct scenario *s)
+{
+    if (a->results_len == 0)
+        return FOUND_NOTHING;
+    const struct arm_result *r = &a->results[arm_shown(a, s)];
+    for (uint32_t i = 0; i < a->results_len; i++)
+        if (a->results[i].ended == ARM_VOID)
+            return FOUND_VOID;
+    if (a->diverged || result_diverged(r, s))
+        return FOUND_DIVERGED;
+    for (uint32_t i = 0; i < a->results_len; i++)
+        if (result_stale(&a->results[i]))
+            return FOUND_STALE;
+    if (r->ended == ARM_PREVENTED)
+        return FOUND_PREVENTED;
+    for (uint32_t i = 0; i < s->requests_len; i++)
+        if (r->requests[i].submitted && !arm_aborts(a->arm, i) &&
+            (r->requests[i].output == OUTPUT_FAILED || r->requests[i].output == OUTPUT_NOT_ADMITTED))
+            return FOUND_FAILED;
+    return FOUND_HARMLESS;
+}
+
+static int badness(const struct request_result *q)
+{
+    switch (q->output) {
+    case OUTPUT_IDENTICAL:
+        return 0;
+    case OUTPUT_FAILED:
+        return q->status ? 4 : 2;
+    case OUTPUT_NOT_ADMITTED:
+        return 3;
+    case OUTPUT_DIVERGED:
+        return 5;
+    default:
+        return 1;
+    }
+}
+
+int arm_worst_request(const struct arm_summary *a, const struct scenario *s)
+{
+    const struct arm_result *r = &a->results[arm_shown(a, s)];
+    int worst = -1;
+
+    for (uint32_t i = 0; i < s->requests_len; i++)
+        if (r->requests[i].submitted && !arm_aborts(a->arm, i) &&
+            (worst < 0 || badness(&r->requests[i]) > badness(&r->requests[worst])))
+            worst = (int)i;
+    return worst;
+}
+
+const struct hold_result *result_hold(const struct arm_result *r, const struct arm *arm)
+{
+    for (uint32_t i = 0; i < r->holds_len; i++)
+        if (arm_aborts(arm, r->holds[i].request))
+            return &r->holds[i];
+    return r->holds_len ? &r->holds[0] : NULL;
+}

@@ -1,4 +1,4 @@
-/* What both the table and the JSON say of an arm that was played several times. */
+/* What the reports have in common: which play stands for an arm, and what the arm says about its core. */
 #ifndef KVREPRO_SHOWN_H
 #define KVREPRO_SHOWN_H
 
@@ -13,6 +13,14 @@ bool result_diverged(const struct arm_result *r, const struct scenario *s);
 bool result_stale(const struct arm_result *r);
 /* One of the arm's steps aborts this request. */
 bool arm_aborts(const struct arm *a, uint32_t request);
+/* What an arm says about its core, the worst of its plays first. */
+enum finding { FOUND_NOTHING, FOUND_HARMLESS, FOUND_STALE, FOUND_DIVERGED, FOUND_FAILED, FOUND_PREVENTED, FOUND_VOID };
+enum finding arm_finding(const struct arm_summary *a, const struct scenario *s);
+
+/* The submitted request that fared worst among those that the arm does not abort, or -1. */
+int arm_worst_request(const struct arm_summary *a, const struct scenario *s);
+/* The first hold of a request that the arm aborts, or of any other; NULL: none. */
+const struct hold_result *result_hold(const struct arm_result *r, const struct arm *arm);
 /* By phases, by repetition, or both. */
 static inline bool arm_played_often(const struct arm_summary *a)
 {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../protocol/machine.h"
 #include "../protocol/names.h"
 #include "shown.h"
 #include "text.h"
@@ -18,9 +19,6 @@ struct table {
     const struct table_options *options;
     unsigned labels; /* columns of the labels of the arm being written */
 };
-
-/* What an arm says about its core. */
-enum finding { FOUND_NOTHING, FOUND_HARMLESS, FOUND_STALE, FOUND_DIVERGED, FOUND_FAILED, FOUND_PREVENTED, FOUND_VOID };
 
 static const char *request_name(const struct table *t, uint32_t request)
 {
@@ -54,25 +52,7 @@ static const struct arm_result *shown(const struct table *t, const struct arm_su
 
 static enum finding find(const struct table *t, const struct arm_summary *a)
 {
-    const struct arm_result *r = shown(t, a);
-
-    if (!r)
-        return FOUND_NOTHING;
-    for (uint32_t i = 0; i < a->results_len; i++)
-        if (a->results[i].ended == ARM_VOID)
-            return FOUND_VOID;
-    if (a->diverged || result_diverged(r, t->s))
-        return FOUND_DIVERGED;
-    for (uint32_t i = 0; i < a->results_len; i++)
-        if (result_stale(&a->results[i]))
-            return FOUND_STALE;
-    if (r->ended == ARM_PREVENTED)
-        return FOUND_PREVENTED;
-    for (uint32_t i = 0; i < t->s->requests_len; i++)
-        if (r->requests[i].submitted && !arm_aborts(a->arm, i) &&
-            (r->requests[i].output == OUTPUT_FAILED || r->requests[i].output == OUTPUT_NOT_ADMITTED))
-            return FOUND_FAILED;
-    return FOUND_HARMLESS;
+    return arm_finding(a, t->s);
 }
 
 /* "A", "A and B", "A, B and C": those of the arm's requests that `wanted` says. Returns how many. */
@@ -172,10 +152,13 @@ static void headline(struct table *t, const struct arm_summary *a, uint32_t numb
     fputc('\n', t->f);
 }
 
-/* The core's name, with a plus if the scenario changes some of its knobs. */
+/* The core's name, with a plus if the scenario changes some of its knobs, and the engine if it is not the usual one. */
 static const char *core_label(const struct arm *arm, char *buf, size_t buf_max)
 {
-    snprintf(buf, buf_max, "%s%s", arm->core_name, arm->core_overridden ? "+" : "");
+    bool usual = strcmp(arm->engine_name, engine_rows[0].name) == 0;
+
+    snprintf(buf, buf_max, "%s%s%s%s", arm->core_name, arm->core_overridden ? "+" : "", usual ? "" : "/",
+             usual ? "" : arm->engine_name);
     return buf;
 }
 
@@ -198,6 +181,11 @@ static void put_core(const struct table *t, const struct arm *arm)
             text_add(&out, "%s%s.%s=%s", changed++ ? ", " : "; but with ", arm->engine_name, engine_knobs[k].name,
                      knob_value_text(&engine_knobs[k], arm->policy.engine[k], value, sizeof value));
     row(t, "core", out.s);
+    if (engine < 0 || strcmp(arm->engine_name, engine_rows[0].name) == 0)
+        return;
+    out.len = 0;
+    text_add(&out, "%s: %s", arm->engine_name, engine_rows[engine].models);
+    row(t, "engine", out.s);
 }
 
 static const struct hold_result *hold_of(const struct arm_result *r, uint32_t request)
@@ -227,7 +215,8 @@ static void put_memory_of(const struct table *t, const struct arm *arm, const st
         if (h->ended_by == HOLD_END_NEVER)
             text_add(&out, "; the hold NEVER ended (%s until the end of the arm)", text_duration(h->held_us, b));
         else
-            text_add(&out, "; %s, after %s", ends[h->ended_by], text_duration(h->held_us, b));
+            text_add(&out, "; %s, after %s%s", ends[h->ended_by], text_duration(h->held_us, b),
+                     h->ended_by == HOLD_END_FENCE ? ": no write that was posted before can land any more" : "");
     } else if (arm->policy.core[CORE_FREE] == FREE_AT_ABORT) {
         text_add(&out, "freed at the abort, whatever the prefill may still be writing");
     } else {
@@ -420,7 +409,10 @@ static void put_watch(const struct table *t, const struct arm_result *r)
     if (changed == 0) {
         text_add(&out, "the rows of %s's first %u prompt tokens never changed", name, w->tokens);
     } else {
-        text_add(&out, "the rows of %" PRIu64 " of %s's first %u prompt tokens CHANGED", changed, name, w->tokens);
+        if (changed == w->tokens)
+            text_add(&out, "the rows of all %u watched tokens (the head of %s's prompt) CHANGED", w->tokens, name);
+        else
+            text_add(&out, "the rows of %" PRIu64 " of %s's first %u prompt tokens CHANGED", changed, name, w->tokens);
         int64_t at = r->first_change_seen_us;
         if (at == 0)
             text_add(&out, "; first seen at the write's end");
@@ -627,6 +619,133 @@ static void put_differences(const struct table *t, const struct arm_summary *a, 
         text_row(t->f, INDENT + t->labels, 2, "-", r->differences[i]);
 }
 
+/* Whose rows decode read, where they were not the request's own. */
+static void put_foreign(const struct table *t, const struct arm_result *r, uint32_t request)
+{
+    const struct request_result *q = &r->requests[request];
+    const char *name = request_name(t, request);
+    bool state_told = false;
+    struct text out = { .len = 0 };
+
+    for (uint32_t i = 0; i < q->foreign_len; i++) {
+        const struct foreign_rows *f = &q->foreign[i];
+        text_add(&out, "%s", i ? "\n" : "");
+        if (f->rows == 1)
+            text_add(&out, "row %u of %s, as decode read it, was", f->first, name);
+        else if (f->rows == f->last - f->first + 1)
+            text_add(&out, "rows %u-%u of %s, as decode read them, were", f->first, f->last, name);
+        else
+            text_add(&out, "%u rows of %s between %u and %u, as decode read them, were", f->rows, name, f->first,
+                     f->last);
+        text_add(&out, " written by %s", request_name(t, f->writer));
+        if (q->foreign_state != (int)f->writer)
+            continue;
+        text_add(&out, " (and so was its state)");
+        state_told = true;
+    }
+    if (q->foreign_state >= 0 && !state_told)
+        text_add(&out, "%sthe state of %s, as decode read it, was written by %s", out.len ? "\n" : "", name,
+                 request_name(t, (uint32_t)q->foreign_state));
+    if (out.len)
+        row(t, "whose rows", out.s);
+}
+
+static const char *message_word(int type)
+{
+    switch (type) {
+    case MESSAGE_METADATA:
+        return "metadata message";
+    case MESSAGE_ABORT:
+        return "abort message";
+    case MESSAGE_STATUS:
+        return "status message";
+    case MESSAGE_ACK:
+        return "ack";
+    case MESSAGE_NOTIFY:
+        return "notification";
+    default:
+        return "message";
+    }
+}
+
+static void put_fault(const struct table *t, const struct fault *f)
+{
+    const char *write = f->effect == EFFECT_KV ? "KV write" : f->effect == EFFECT_STATE ? "state write" : "aux write";
+    char number[TEXT_NUMBER_MAX];
+    struct text out = { .len = 0 };
+
+    if (f->request >= 0)
+        text_add(&out, "%s's ", request_name(t, (uint32_t)f->request));
+    else
+        text_add(&out, "the ");
+    text_add(&out, "%s", f->is_write ? write : message_word(f->message));
+    if (f->is_write && f->effect == EFFECT_KV && f->chunk >= 0)
+        text_add(&out, " of chunk %d", f->chunk);
+    if (f->is_write && f->fragment >= 0)
+        text_add(&out, ", fragment %d,", f->fragment);
+    if (f->occurrence > 1)
+        text_add(&out, " (number %u of its kind)", f->occurrence);
+    switch (f->kind) {
+    case FAULT_LOSE:
+        text_add(&out, f->is_write ? " is lost: its bytes never land and it never completes" : " is lost");
+        break;
+    case FAULT_DOUBLE:
+        text_add(&out, " arrives twice");
+        break;
+    case FAULT_OVERTAKE:
+        text_add(&out, " overtakes all others of its channel");
+        break;
+    case FAULT_DELAY:
+        text_add(&out, " comes %s late", text_duration(f->by_us, number));
+        break;
+    case FAULT_ERROR:
+        text_add(&out, " ends in an error");
+        if (f->by_us)
+            text_add(&out, " %s after it was posted", text_duration(f->by_us, number));
+        text_add(&out, ", as the engine says; its bytes fly on");
+        break;
+    }
+    row(t, "fault", out.s);
+}
+
+static void put_stops(const struct table *t, const struct arm *arm)
+{
+    const uint32_t prefills = t->s->prefill.instances * t->s->prefill.ranks;
+
+    for (uint32_t i = 0; i < arm->steps_len; i++) {
+        const struct step *stop = &arm->steps[i];
+        struct text out = { .len = 0 };
+        if (stop->kind != STEP_STOP)
+            continue;
+        bool prefill = stop->machine < prefills;
+        uint32_t at = prefill ? stop->machine : stop->machine - prefills;
+        uint32_t ranks = prefill ? t->s->prefill.ranks : t->s->decode.ranks, end = i + 1;
+        text_add(&out, "%s %u.%u stops at step %u", prefill ? "prefill" : "decode", at / ranks, at % ranks, i + 1);
+        while (end < arm->steps_len &&
+               (arm->steps[end].kind != STEP_RESUME || arm->steps[end].machine != stop->machine))
+            end++;
+        if (end < arm->steps_len)
+            text_add(&out, " and goes on at step %u", end + 1);
+        else
+            text_add(&out, " and never goes on");
+        text_add(&out, prefill ? "; what it has posted flies on" : "; writes into its memory land all the same");
+        row(t, "stopped peer", out.s);
+    }
+}
+
+static void put_collateral(const struct table *t, const struct arm_summary *a, const struct arm_result *r)
+{
+    uint64_t failed = r->numbers[EXPECT_COLLATERAL_FAILED];
+    struct text out = { .len = 0 }, names = { .len = 0 };
+
+    if (failed == 0)
+        return;
+    text_add(&out, "%" PRIu64 " request%s that nobody aborted failed", failed, plural(failed));
+    if (name_requests(t, a, is_failed, &names))
+        text_add(&out, ": %s", names.s);
+    row(t, "collateral", out.s);
+}
+
 static void put_arm(struct table *t, const struct arm_summary *a, uint32_t number)
 {
     const struct arm_result *r = shown(t, a);
@@ -643,6 +762,9 @@ static void put_arm(struct table *t, const struct arm_summary *a, uint32_t numbe
     if (a->arm->about)
         text_row(t->f, INDENT, 0, "", a->arm->about);
     put_core(t, a->arm);
+    for (uint32_t i = 0; i < a->arm->faults_len; i++)
+        put_fault(t, &a->arm->faults[i]);
+    put_stops(t, a->arm);
     if (!r)
         return;
     put_plays(t, a);
@@ -664,6 +786,9 @@ static void put_arm(struct table *t, const struct arm_summary *a, uint32_t numbe
     }
     put_watch(t, r);
     for (uint32_t i = 0; i < t->s->requests_len; i++)
+        if (r->requests[i].submitted)
+            put_foreign(t, r, i);
+    for (uint32_t i = 0; i < t->s->requests_len; i++)
         if (is_aborted(a, r, i))
             put_aborted_client(t, r, i, aborted == 1);
     for (uint32_t i = 0; i < t->s->requests_len; i++)
@@ -675,6 +800,7 @@ static void put_arm(struct table *t, const struct arm_summary *a, uint32_t numbe
                  r->numbers[EXPECT_PINNED_PAGES]);
         row(t, "PINNED", out.s);
     }
+    put_collateral(t, a, r);
     put_published(t, a->arm, r);
     put_differences(t, a, r);
 }
@@ -705,8 +831,6 @@ static void short_memory(const struct table *t, const struct arm_summary *a, str
 static void short_output(const struct table *t, const struct arm_summary *a, struct text *out)
 {
     const struct arm_result *r = shown(t, a);
-    const struct request_result *worst = NULL;
-    uint32_t worst_idx = 0;
 
     switch (find(t, a)) {
     case FOUND_NOTHING:
@@ -725,21 +849,13 @@ static void short_output(const struct table *t, const struct arm_summary *a, str
         text_add(out, "DIVERGED in %u of %u plays", a->diverged, a->results_len);
         return;
     }
-    for (uint32_t i = 0; i < t->s->requests_len; i++) {
-        const struct request_result *q = &r->requests[i];
-        if (!q->submitted || is_aborted(a, r, i))
-            continue;
-        if (!worst || (q->output == OUTPUT_DIVERGED && worst->output != OUTPUT_DIVERGED) ||
-            (worst->output == OUTPUT_IDENTICAL && q->output != OUTPUT_IDENTICAL)) {
-            worst = q;
-            worst_idx = i;
-        }
-    }
-    if (!worst) {
+    int idx = arm_worst_request(a, t->s);
+    if (idx < 0) {
         text_add(out, "-");
         return;
     }
-    text_add(out, "%.20s: ", request_name(t, worst_idx));
+    const struct request_result *worst = &r->requests[idx];
+    text_add(out, "%.20s: ", request_name(t, (uint32_t)idx));
     switch (worst->output) {
     case OUTPUT_DIVERGED:
         text_add(out, "DIVERGED at %u, %u/%u%s", worst->first, worst->differing, worst->tokens,
@@ -817,8 +933,8 @@ static void put_short(const struct table *t)
 
 static bool same_core(const struct arm *a, const struct arm *b)
 {
-    return strcmp(a->core_name, b->core_name) == 0 &&
-           memcmp(a->policy.core, b->policy.core, sizeof a->policy.core) == 0;
+    return strcmp(a->core_name, b->core_name) == 0 && strcmp(a->engine_name, b->engine_name) == 0 &&
+           memcmp(&a->policy, &b->policy, sizeof a->policy) == 0;
 }
 
 /* " in arm 2", " in arms 2, 3": the arms of this core with that finding. False if there are none. */
@@ -926,22 +1042,6 @@ static void put_preflight(const struct table *t)
     text_row(t->f, 0, LABEL_MIN, "pre-flight", out.s);
 }
 
-/* As a POSIX shell reads it back. */
-static void put_quoted(const char *s, struct text *out)
-{
-    if (*s && strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%") == strlen(s)) {
-        text_add(out, "%s", s);
-        return;
-    }
-    text_add(out, "'");
-    for (; *s; s++)
-        if (*s == '\'')
-            text_add(out, "'\\''");
-        else
-            text_add(out, "%c", *s);
-    text_add(out, "'");
-}
-
 static void put_command(const struct table *t, const char *what, const char *command)
 {
     text_row(t->f, INDENT, 0, "", what);
@@ -965,17 +1065,17 @@ static void put_next(const struct table *t)
     if (!subject)
         return;
     fputs("next:\n", t->f);
-    put_quoted(t->options->program, &command);
+    text_shell(&command, t->options->program);
     text_add(&command, " explain %s", subject->arm->core_name);
     put_command(t, "what this core does, knob by knob, and where that stands upstream", command.s);
     command.len = 0;
-    put_quoted(t->options->program, &command);
+    text_shell(&command, t->options->program);
     text_add(&command, " run --trace - --arm ");
-    put_quoted(subject->arm->name, &command);
+    text_shell(&command, subject->arm->name);
     if (t->options->core_replaced)
         text_add(&command, " --core %s", subject->arm->core_name);
     text_add(&command, " ");
-    put_quoted(t->s->path, &command);
+    text_shell(&command, t->s->path);
     text_add(&what, "every instant of arm %u, a line each", (unsigned)(subject - t->r->arms) + 1);
     put_command(t, what.s, command.s);
     if (!subject->as_expected && !t->options->core_replaced) {
@@ -985,7 +1085,7 @@ static void put_next(const struct table *t)
         put_command(t, what.s, command.s);
     }
     command.len = 0;
-    put_quoted(t->options->program, &command);
+    text_shell(&command, t->options->program);
     text_add(&command, " list cores");
     put_command(t, "the other cores; play the same arms with one of them by adding --core NAME", command.s);
 }

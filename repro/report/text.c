@@ -18,6 +18,23 @@ void text_add(struct text *t, const char *format, ...)
         t->len += (size_t)n < left ? (size_t)n : left - 1;
 }
 
+void text_shell(struct text *t, const char *s)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%";
+
+    if (*s && strspn(s, plain) == strlen(s)) {
+        text_add(t, "%s", s);
+        return;
+    }
+    text_add(t, "'");
+    for (; *s; s++)
+        if (*s == '\'')
+            text_add(t, "'\\''");
+        else
+            text_add(t, "%c", *s);
+    text_add(t, "'");
+}
+
 static unsigned columns_of(const char *s, size_t s_len)
 {
     unsigned columns = 0;

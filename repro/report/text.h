@@ -18,6 +18,9 @@ struct text {
 
 __attribute__((format(printf, 2, 3))) void text_add(struct text *t, const char *format, ...);
 
+/* As a POSIX shell reads it back. */
+void text_shell(struct text *t, const char *s);
+
 /* Columns that a UTF-8 text takes, one a code point. */
 unsigned text_columns(const char *s);
 

@@ -350,6 +350,7 @@ static void run(struct play *p, struct arm_result *r)
 
             snprintf(why, sizeof why, "the fault in line %u never hit anything", p->arm->faults[i].place.line);
             voided(p, r, why);
+            r->unmet = true;
             return;
         }
     for (uint32_t k = 0; k < p->arm->parks_len; k++) {
@@ -357,6 +358,7 @@ static void run(struct play *p, struct arm_result *r)
 
         if ((state == PARK_ARMED || state == PARK_RELEASED) && !MUTANT(33)) {
             voided(p, r, "nobody ever came to a park: the order that the scenario asks for did not happen");
+            r->unmet = true;
             return;
         }
         if (state == PARK_HOLDS && !p->arm->end_parked[k]) {

@@ -49,6 +49,7 @@ struct arm_result {
     enum arm_end ended;
     uint32_t ended_step;   /* PREVENTED: 1-based number of the step that could not complete; 0 */
     char *why;             /* PREVENTED, VOID: one or more lines; else NULL */
+    bool unmet;            /* VOID because a park or fault of the scenario met nothing: it does not apply to this core */
     struct request_result *requests; /* [requests_len] as many as the scenario has */
     uint32_t requests_len;
     uint64_t numbers[EXPECT_NUMBER_COUNT];

@@ -183,9 +183,13 @@ report bless_leaves_a_file_whose_provenance_alone_would_change $?
 # Whoever has the old file open keeps it whole: the new one comes by a rename.
 sed "$other_digit" "$first" >"$record"
 ln "$record" "$work/linked.json"
-bless 0 "^$name: changed\$" '^    -  "result_digest"' '^    +  "result_digest"' &&
+bless 0 "^$name: changed\$" '^    \.result_digest: was ".*", now "' &&
     ! grep -q 'provenance\|compiler' "$work/why" && cmp -s "$record" "$first" && ! cmp -s "$record" "$work/linked.json"
 report bless_shows_and_records_a_change $?
+
+sed 's/"ended_us": /&1/' "$first" >"$record"
+bless 0 "^$name: changed\$" '^    \.arms\[0\].*\.ended_us: was 1[0-9]*, now [0-9]' && cmp -s "$record" "$first"
+report bless_shows_paths_with_both_values $?
 
 # A program that writes what it is told and ends as it is told.
 cat >"$work/fake" <<'END'
