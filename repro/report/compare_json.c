@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../mutant.h"
+
 enum { VALUE_MAX = 60 };
 
 struct walk {
@@ -143,7 +145,7 @@ static void walk(struct walk *w, const json_t *recorded, const json_t *now)
         walk_objects(w, recorded, now);
     else if (json_is_array(recorded) && json_is_array(now))
         walk_arrays(w, recorded, now);
-    else if (!json_equal(recorded, now) && (!w->digests || (!json_is_object(recorded) && !json_is_array(recorded))))
+    else if (!MUTANT(39) && !json_equal(recorded, now) && (!w->digests || (!json_is_object(recorded) && !json_is_array(recorded))))
         differ(w, recorded, now);
 }
 

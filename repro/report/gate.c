@@ -8,6 +8,8 @@
 
 #include "text.h"
 
+#include "../mutant.h"
+
 enum { NAME_COLUMNS_MAX = 40 };
 
 static const char *const state_words[] = { "ok", "DIFFERS", "VOID", "ERROR" };
@@ -506,7 +508,7 @@ void gate_junit(FILE *f, const struct gate_scenario *scenarios, uint32_t len)
 
     for (uint32_t i = 0; i < len; i++) {
         tests += scenarios[i].cases_len;
-        failures += count(&scenarios[i], GATE_DIFFERS, GATE_DIFFERS);
+        failures += MUTANT(40) ? 0 : count(&scenarios[i], GATE_DIFFERS, GATE_DIFFERS);
         errors += count(&scenarios[i], GATE_VOID, GATE_ERROR);
         skipped += count_skipped(&scenarios[i]);
     }
