@@ -48,7 +48,8 @@ HAVE_CLANG := $(shell command -v $(CLANG) 2>/dev/null)
 # --- sources -------------------------------------------------------------------------------------------------------------
 
 # The machines: pure. The test run checks their object files.
-PURE_SRC := repro/protocol/allocator.c repro/protocol/prefill.c repro/protocol/decode.c repro/protocol/machine.c \
+PURE_SRC := repro/protocol/allocator.c repro/protocol/prefill.c repro/protocol/prefill_room.c \
+	repro/protocol/transfer_worker.c repro/protocol/decode.c repro/protocol/machine.c \
 	repro/protocol/world.c
 LIB_SRC := $(PURE_SRC) repro/protocol/config.c repro/protocol/names.c repro/protocol/policy.c repro/explore/search.c \
 	repro/explore/explore.c repro/scenario/scenario_config.c \
