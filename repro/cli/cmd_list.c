@@ -111,6 +111,7 @@ static void list_knob(const char *of, const struct knob_row *knob)
 {
     const char *values = knob->kind == KNOB_BOOL       ? "true false"
                          : knob->kind == KNOB_DURATION ? "a duration"
+                         : knob->kind == KNOB_NUMBER   ? "0 to 3"
                                                        : knob->values;
 
     printf("%-6s  %-22s  %-30s  %s\n", of, knob->name, values, knob->what);

@@ -246,7 +246,8 @@ const struct core_row core_rows[] = {
     {
         .name = "deferred-recheck",
         .models = "both: as #40645, and the worker looks at the room again just before each write",
-        .hole = "a posted write that outlives the timer lands in the new owner's memory",
+        .hole = "a posted write lands in the new owner's memory if it outlives the timer, or if an ack follows the engine's error; a "
+                "failure that the prefill reports frees at once",
         .values =
             {
                 AS_40645, RECHECK_ALL,
@@ -255,7 +256,8 @@ const struct core_row core_rows[] = {
     {
         .name = "fenced",
         .models = "proposed here: decode revokes the destination's keys before it frees the memory",
-        .hole = "whatever else the revoked keys cover fails too, and the writer's error blacklists the session",
+        .hole = "whatever else the revoked keys cover fails too, and the writer's error blacklists the session; a failure that the "
+                "prefill reports frees at once, without a fence",
         .values =
             {
                 AS_27372,
