@@ -237,27 +237,14 @@ static bool quiet(const struct search *s, const uint8_t *state, uint32_t left, c
     const struct config *c = s->c;
     uint32_t r = t->request;
 
+    for (uint32_t x = 0; x < c->requests_len; x++) /* a notification counts for whoever has the room by now */
+        if (x != r && c->requests[x].room == c->requests[r].room)
+            return false;
     if (t->kind == TRANSITION_DELIVER)
         return cell(state, &c->message_type, t->index) == MESSAGE_NOTIFY &&
                (world_stage(c, state, r) != DECODE_TRANSFER || world_parts_missing(c, state, r) > 1);
     return t->kind == TRANSITION_LAND && calm(s, state, left, c->requests[r].prefill) &&
            world_stage(c, state, r) == DECODE_TRANSFER && !world_destination_shared(c, state, r);
-}
-
-/* What is to be taken in this state: [*first, end) of the enabled list, client events from n on. */
-static uint32_t choose(const struct search *s, const uint8_t *state, uint32_t n, uint32_t *first)
-{
-    uint32_t left = clients_left(s, state);
-
-    *first = 0;
-    for (uint32_t i = 0; s->in->reduce && i < n; i++)
-        if (world_local(s->c, state, &s->enabled[i]) ||
-            (s->enabled[i].kind != TRANSITION_LAND && calm(s, state, left, s->enabled[i].machine)) ||
-            quiet(s, state, left, &s->enabled[i])) {
-            *first = i;
-            return i + 1;
-        }
-    return n + s->in->clients_len;
 }
 
 static bool of_stalled_writer(const struct search *s, const struct transition *t)
@@ -269,6 +256,26 @@ static bool of_stalled_writer(const struct search *s, const struct transition *t
     if (t->kind == TRANSITION_LAND || t->kind == TRANSITION_COMPLETE || t->kind == TRANSITION_GIVE_UP)
         return t->request == r;
     return t->kind == TRANSITION_GO && t->actor >= ACTOR_WORKER;
+}
+
+/* What is to be taken in this state: [*first, end) of the enabled list, client events from n on. */
+static uint32_t choose(const struct search *s, const uint8_t *state, uint32_t n, uint32_t *first)
+{
+    uint32_t left = clients_left(s, state);
+
+    *first = 0;
+    for (uint32_t i = 0; s->in->reduce && i < n; i++) {
+        /* A state in which only the stalled writer could go on is an end: its steps must not be taken eagerly. */
+        if (s->in->stall >= 0 && of_stalled_writer(s, &s->enabled[i]))
+            continue;
+        if (world_local(s->c, state, &s->enabled[i]) ||
+            (s->enabled[i].kind != TRANSITION_LAND && calm(s, state, left, s->enabled[i].machine)) ||
+            quiet(s, state, left, &s->enabled[i])) {
+            *first = i;
+            return i + 1;
+        }
+    }
+    return n + s->in->clients_len;
 }
 
 /* Nothing can happen any more, or nothing but what a stalled writer would do. */

@@ -81,6 +81,7 @@ static void lay_prefill(struct config *c, struct machine_config *m, uint32_t chu
     l->order = table(&size, n, n);
     l->stage = table(&size, n, 0xff);
     l->chunks_computed = table(&size, n, chunks_max);
+    l->concluded = table(&size, n, 1);
     l->slot = table(&size, n, side->state_slots);
     l->pages = table(&size, n * m->prompt_pages_max, side->pages);
     l->room_status = table(&size, n, 0xff);

@@ -41,6 +41,7 @@ struct prefill_layout {
     struct cells queue_len, queue, queue_chunk;  /* all transfer queues in one list, in the order of arrival */
     struct cells order_len, order;               /* local requests in the order of arrival until they are answered */
     struct cells stage, chunks_computed;         /* [requests] */
+    struct cells concluded;                      /* [requests] aborted here: its sender answers failed from now on */
     /* The source, as the chunks carry it: kept until no chunk of the request is queued or in a worker, even if the
      * scheduler has released it by then. */
     struct cells slot;                           /* [requests] */
@@ -127,7 +128,7 @@ struct config_input {
     struct side_config sides[SIDE_COUNT];
     uint32_t page_tokens, chunk_tokens, layers;
     bool wire_reverse;
-    uint32_t message_spare; /* messages that a hostile network may double */
+    uint32_t message_spare; /* messages beyond those of an ordinary life: doubled ones, aborts told again */
     const struct request_input *requests;
     uint32_t requests_len;
 };

@@ -237,9 +237,11 @@ static void room_forget(struct decode *d, uint32_t q)
 {
     uint32_t room = d->m->rooms[q];
 
-    if (cell(d->s, &d->l->room_request, room) != q + 1)
+    if (cell(d->s, &d->l->room_request, room) == q + 1)
+        cell_set(d->s, &d->l->room_request, room, 0);
+    /* The tracker is the held request's, even if its room has another one by now. */
+    if (cell(d->s, &d->l->stage, q) != DECODE_HELD)
         return;
-    cell_set(d->s, &d->l->room_request, room, 0);
     cell_set(d->s, &d->l->room_armed, room, 0);
     cell_set(d->s, &d->l->room_acks, room, 0);
 }
@@ -380,10 +382,25 @@ static void batch_next(struct decode *d)
     scheduler_idle(d);
 }
 
+/* A running request that was aborted and waits for a page: no more forward can come, so it is over at once. */
+static bool find_given_up(const struct decode *d, uint32_t *q)
+{
+    for (uint32_t at = 0; next_at(d, DECODE_RUNNING, &at, q); at++)
+        if (cell(d->s, &d->l->failed, *q) && !cell(d->s, &d->l->in_batch, *q) && needs_page(d, *q) &&
+            allocator_available(&d->l->page_pool, d->s) == 0)
+            return true;
+    return false;
+}
+
 static void batch_build(struct decode *d)
 {
     uint32_t q, at, wanted = 0;
     bool any = false;
+
+    if (find_given_up(d, &q)) {
+        finish(d, q);
+        return;
+    }
 
     for (at = 0; next_at(d, DECODE_RUNNING, &at, &q); at++)
         wanted += !cell(d->s, &d->l->in_batch, q) && needs_page(d, q);
@@ -777,7 +794,10 @@ struct ready decode_ready(const struct config *c, uint32_t machine, const uint8_
         return cell(state, &d.l->receiver.pc, 0) == RECEIVER_IDLE ? idle : go;
     switch (cell(state, &d.l->scheduler.pc, 0)) {
     case SCHEDULER_IDLE:
-        return find_hold(&d, &q) || find_waiting(&d, &q) || find_transfer(&d, &q) || find_runnable(&d, &q) ? go : idle;
+        return find_hold(&d, &q) || find_waiting(&d, &q) || find_transfer(&d, &q) || find_runnable(&d, &q) ||
+                       find_given_up(&d, &q)
+                   ? go
+                   : idle;
     case SCHEDULER_FORWARD:
         return waiting;
     case SCHEDULER_PICK:
@@ -830,8 +850,7 @@ bool decode_awaits(const struct config *c, uint32_t machine, const uint8_t *stat
         return false;
     if (effect == EFFECT_FORWARD)
         return pc == SCHEDULER_FORWARD;
-    if (pc != SCHEDULER_IDLE)
-        return false;
+    /* Both only set a flag that the next iteration looks at: they wait for nobody. */
     if (effect == EFFECT_FENCE)
         return cell(state, &l->fence, c->requests[request].decode_local) == FENCE_POSTED;
     return effect == EFFECT_AUX_READ && cell(state, &l->aux, c->requests[request].decode_local) == AUX_READING;

@@ -92,7 +92,8 @@ static enum work scheduler_work(const struct prefill *p, uint32_t *of)
         unsigned stage = cell(p->s, &p->l->stage, q), status = cell(p->s, &p->l->room_status, room);
 
         *of = q;
-        if ((stage == STAGE_WAITING || stage == STAGE_IN_FLIGHT) && status == ROOM_FAILED)
+        if ((stage == STAGE_WAITING || stage == STAGE_IN_FLIGHT) &&
+            (status == ROOM_FAILED || cell(p->s, &p->l->concluded, q)))
             return WORK_FAILURE;
         /* Only success waits for the outstanding chunks; failure doesn't (facts: pd-protocol 4.3). */
         if (stage == STAGE_IN_FLIGHT && status == ROOM_SUCCESS &&
@@ -186,6 +187,7 @@ static void scheduler_go(struct prefill *p)
         order_remove(p, q);
         cell_set(p->s, &p->l->stage, q, STAGE_ANSWERED);
         cell_set(p->s, &p->l->chunks_computed, q, 0);
+        cell_set(p->s, &p->l->concluded, q, 0);
         answer = act(p->out, ACTION_ANSWER);
         answer->request = p->m->requests[q];
         answer->status = (enum point_status)cell(p->s, &p->l->scheduler.status, 0);
@@ -229,6 +231,7 @@ static void scheduler_message(struct prefill *p, const struct message *msg, uint
     } else if (msg->type == MESSAGE_ABORT_REQUEST &&
                (stage == STAGE_WAITING || stage == STAGE_COMPUTING || stage == STAGE_IN_FLIGHT)) {
         prefill_room_update(p, room, ROOM_FAILED);
+        cell_set(p->s, &p->l->concluded, q, 1); /* sender.abort(): failed, and concluded (facts: pd-protocol 4.3) */
     } /* an unknown request id is ignored, and still answered 200 (facts: pd-protocol 4.1) */
 }
 
@@ -395,5 +398,6 @@ bool prefill_troubled(const struct config *c, uint32_t machine, const uint8_t *s
     uint32_t room = m->rooms[c->requests[request].prefill_local];
 
     return cell(state, &m->prefill.room_status, room) == ROOM_FAILED ||
+           cell(state, &m->prefill.receiver.pc, 0) == RECEIVER_ABORT ||
            cell(state, &m->prefill.session_failed, c->requests[request].decode - c->prefill_len);
 }

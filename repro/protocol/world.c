@@ -579,12 +579,17 @@ static void forget_tags(const struct config *c, uint8_t *world, uint32_t machine
 
 /* --- transitions --- */
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 uint32_t world_enabled_max(const struct config *c)
 {
     uint32_t max = c->messages_max + 3 * c->wire_len + c->requests_len * 3, choices = 1;
 
     for (int s = 0; s < SIDE_COUNT; s++)
-        choices = c->sides[s].pages > choices ? c->sides[s].pages : choices;
+        choices = larger(larger(c->sides[s].pages, c->sides[s].state_slots), larger(c->sides[s].aux_slots, choices));
     for (uint32_t i = 0; i < c->machines_len; i++)
         max += c->machines[i].actors + (i >= c->prefill_len ? choices : 0);
     return max;

@@ -7,7 +7,7 @@
 struct scenario_world {
     const struct policy *policy;
     uint32_t layers;        /* attention layers whose rows travel */
-    uint32_t message_spare; /* messages that a fault may double */
+    uint32_t message_spare; /* as in struct config_input */
     int moved;              /* this request goes through prefill machine `prefill` instead of its own; -1: none does */
     uint32_t prefill;
 };

@@ -459,7 +459,7 @@ static int open_play(struct play *p, uint32_t request, uint32_t prefill)
 {
     const struct stage *g = p->stage;
     const struct scenario_world world = {.policy = &p->arm->policy, .layers = MODEL_ATTN_LAYERS,
-                                         .message_spare = p->arm->faults_len, .moved = p->solo ? (int)request : -1,
+                                         .message_spare = p->arm->faults_len + 2 * p->arm->steps_len, .moved = p->solo ? (int)request : -1,
                                          .prefill = prefill};
     struct sim_input in = {.times = &g->scenario->times, .model = g->model, .work = g->work,
                            .prompts = (const uint32_t *const *)g->prompts, .parks_len = p->arm->parks_len,
