@@ -79,7 +79,7 @@ struct action {
     uint32_t actor;
     uint32_t request; /* global number; config.requests_len: none */
     uint32_t chunk;
-    uint32_t n;       /* POINT token: which; AUX_CLEAR: slot */
+    uint32_t n;       /* POINT token: which; AUX_CLEAR: slot; SEND of NOTIFY: part */
     enum point_status status;
     enum message_type message;
     uint32_t to;

@@ -338,6 +338,24 @@ static void wire_fence(const struct config *c, uint8_t *world, uint32_t request)
     }
 }
 
+/*
+ * An engine that notifies does so when its poll finds the handle done (NIXL 8770b655a6 src/plugins/ucx/ucx_backend.cpp
+ * checkXfer); one that completes early, when the bytes are there. A handle that was released or has failed lands without.
+ */
+static void wire_notify(const struct config *c, uint32_t index, struct actions *out)
+{
+    struct wire_entry e = wire_entry(c, index);
+    struct action *a;
+
+    if (c->policy.engine[ENGINE_NOTICE] != NOTICE_NOTIFICATION)
+        return;
+    a = act(out, ACTION_SEND);
+    a->message = MESSAGE_NOTIFY;
+    a->to = c->requests[e.request].decode;
+    a->request = e.request;
+    a->n = wire_index(c, e.request, e.kind, e.chunk, 0) - c->requests[e.request].wire;
+}
+
 static void wire_land(const struct config *c, uint8_t *world, uint32_t index, struct actions *out)
 {
     struct wire_entry e = wire_entry(c, index);
@@ -362,18 +380,8 @@ static void wire_land(const struct config *c, uint8_t *world, uint32_t index, st
         cell_set(world, &c->aux_tags[decode], dest, e.request + 1);
         at = POINT_AUX_LANDED;
     }
-    /* A released handle lands without its notification (facts: real-engines 2). */
-    if (last && cell(world, &c->wire.state, index) != WIRE_ABANDONED &&
-        c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION) {
-        struct message m = {.type = MESSAGE_NOTIFY, .from = c->requests[e.request].prefill, .to = decode, .request = e.request,
-                            .part = wire_index(c, e.request, e.kind, e.chunk, 0) - c->requests[e.request].wire};
-
-        message_send(c, world, &m);
-        a = act(out, ACTION_SEND); /* told to the driver; it has been carried out */
-        a->message = MESSAGE_NOTIFY;
-        a->to = decode;
-        a->request = e.request;
-    }
+    if (last && cell(world, &c->wire.state, index) == WIRE_HANDED)
+        wire_notify(c, index, out);
     a = act(out, ACTION_POINT);
     a->point = at;
     a->actor = cell(world, &c->wire.worker, index);
@@ -683,7 +691,8 @@ static void carry_out(const struct config *c, uint8_t *world, uint32_t machine, 
         const struct action *a = &actions->at[i];
 
         if (a->type == ACTION_SEND) {
-            struct message m = {.type = a->message, .from = machine, .to = a->to, .request = a->request, .status = a->status};
+            struct message m = {.type = a->message, .from = machine, .to = a->to, .request = a->request, .status = a->status,
+                                .part = a->message == MESSAGE_NOTIFY ? a->n : 0};
 
             if (a->message == MESSAGE_METADATA)
                 publish_destination(c, world, a->request);
@@ -732,6 +741,7 @@ void world_apply(const struct config *c, uint8_t *world, const struct transition
     switch (t->kind) {
     case TRANSITION_LAND:
         wire_land(c, world, t->index, actions);
+        carry_out(c, world, t->machine, actions);
         return;
     case TRANSITION_GO:
         e.type = EVENT_GO;
@@ -753,6 +763,8 @@ void world_apply(const struct config *c, uint8_t *world, const struct transition
         e.type = EVENT_DONE;
         e.effect = wire_entry(c, t->index).kind;
         e.status = cell(world, &c->wire.state, t->index) == WIRE_REFUSED ? POINT_STATUS_REFUSED : POINT_STATUS_OK;
+        if (cell(world, &c->wire.state, t->index) == WIRE_LANDED)
+            wire_notify(c, t->index, actions);
         break;
     case TRANSITION_FENCE:
         wire_fence(c, world, t->request);

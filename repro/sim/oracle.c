@@ -126,7 +126,7 @@ void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fra
     o->wire_stale[wire] = 1;
     if (o->first_stale_us == UINT64_MAX) {
         o->first_stale_us = s->now_us;
-        o->first_stale_token = o->watch->request >= 0 ? s->tokens_len[o->watch->request] : 0;
+        o->first_stale_token = o->watch->request >= 0 ? s->tokens_len[o->watch->request] : UINT32_MAX;
     }
 }
 

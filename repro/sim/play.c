@@ -330,7 +330,8 @@ static void run(struct play *p, struct arm_result *r)
             prevented(p, r, step, "everything is idle or parked");
             return;
         }
-        if (s && due > deadline(p, s)) {
+        /* What is due at the instant at which a wait is over comes after the steps that follow it. */
+        if (s && (due > deadline(p, s) || (s->kind == STEP_WAIT && due == deadline(p, s)))) {
             p->sim.now_us = deadline(p, s);
             if (s->kind == STEP_WAIT)
                 continue;
@@ -345,7 +346,7 @@ static void run(struct play *p, struct arm_result *r)
     }
     r->ended = ARM_QUIESCENT;
     for (uint32_t i = 0; i < p->arm->faults_len; i++)
-        if (p->sim.fault_seen[i] < p->arm->faults[i].occurrence) {
+        if (!p->sim.fault_hit[i]) {
             char why[96];
 
             snprintf(why, sizeof why, "the fault in line %u never hit anything", p->arm->faults[i].place.line);
@@ -404,9 +405,12 @@ static int collect_request(struct play *p, uint32_t r, struct request_result *ou
     return 0;
 }
 
-/* A request whose write a fault makes fail is no bystander. */
-static bool fault_names(const struct arm *arm, uint32_t request)
+/* A request that the arm aborts, or whose write a fault makes fail, is no bystander. */
+static bool meant(const struct arm *arm, uint32_t request)
 {
+    for (uint32_t i = 0; i < arm->steps_len; i++)
+        if (arm->steps[i].kind == STEP_ABORT && arm->steps[i].request == request)
+            return true;
     for (uint32_t i = 0; i < arm->faults_len; i++)
         if (arm->faults[i].is_write && arm->faults[i].request == (int)request)
             return true;
@@ -440,7 +444,7 @@ static int collect(struct play *p, struct played *out)
     memcpy(r->holds, p->oracle.holds, p->oracle.holds_len * sizeof *r->holds);
     r->holds_len = p->oracle.holds_len;
     for (uint32_t i = 0; i < n; i++)
-        r->numbers[EXPECT_COLLATERAL_FAILED] += r->requests[i].finish_reason == FINISH_ERROR && !fault_names(p->arm, i);
+        r->numbers[EXPECT_COLLATERAL_FAILED] += r->requests[i].finish_reason == FINISH_ERROR && !meant(p->arm, i);
     for (uint32_t i = 0; i < n; i++)
         r->numbers[EXPECT_UNANSWERED] += r->requests[i].submitted && r->requests[i].status == 0;
     r->write_end_us = p->oracle.write_end_us;

@@ -198,7 +198,7 @@ static int summarize(const struct scenario *s, struct arm_summary *a)
         values[0][n] = r->requests[request].first;
         values[1][n] = r->requests[request].differing;
         values[2][n++] = r->numbers[EXPECT_WATCHED_TOKENS_CHANGED];
-        if (r->first_stale_token <= r->requests[request].first) {
+        if (request == s->watch.request && r->first_stale_token <= r->requests[request].first) {
             uint32_t lag = r->requests[request].first - r->first_stale_token;
 
             a->lag_counts[lag < 3 ? lag : 3]++;

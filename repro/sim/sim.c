@@ -93,6 +93,7 @@ static void message_faulted(struct sim *s, uint32_t at, const struct action *a)
 
     if (!f)
         return;
+    s->fault_hit[f - s->in.faults] = true;
     if (f->kind == FAULT_DELAY) {
         s->messages[at].due_us += f->by_us;
     } else if (f->kind == FAULT_LOSE) {
@@ -104,6 +105,7 @@ static void message_faulted(struct sim *s, uint32_t at, const struct action *a)
 
         while (first > 0 && s->messages[first - 1].from == own.from && s->messages[first - 1].to == own.to)
             first--;
+        s->fault_hit[f - s->in.faults] = first < at; /* with nobody in front, nobody was overtaken */
         world_message_overtake(s->c, s->world, at, first);
         memmove(&s->messages[first + 1], &s->messages[first], (at - first) * sizeof *s->messages);
         s->messages[first] = own;
@@ -132,7 +134,10 @@ static uint64_t flight_fault(struct sim *s, uint32_t wire)
         error = fault_hits(s, &what);
         f->posted_us = s->now_us;
         f->error_us = error ? s->now_us + error->by_us : UINT64_MAX;
+        f->error = error;
     }
+    if (hit)
+        s->fault_hit[hit - s->in.faults] = true;
     f->lost = hit && hit->kind == FAULT_LOSE;
     return hit && hit->kind == FAULT_DELAY ? hit->by_us : 0;
 }
@@ -490,10 +495,12 @@ static void take(struct sim *s, const struct transition *t)
     } else if (t->kind == TRANSITION_FORWARD) {
         forward(s, t->machine);
     }
-    if (t->kind == TRANSITION_GIVE_UP && s->flights[t->index].error_us <= s->now_us)
+    if (t->kind == TRANSITION_GIVE_UP && s->flights[t->index].error_us <= s->now_us) {
+        s->fault_hit[s->flights[t->index].error - s->in.faults] = true;
         wire_fail(s->c, s->world, t->index, &actions);
-    else
+    } else {
         world_apply(s->c, s->world, t, &actions);
+    }
     if (t->kind == TRANSITION_DELIVER)
         message_taken(s, t->index);
     carry_out(s, t->machine, &actions);
@@ -575,6 +582,7 @@ static int allocate(struct sim *s)
     s->scratch = calloc(world_enabled_max(c), sizeof *s->scratch);
     s->messages = calloc(c->messages_max + 2, sizeof *s->messages);
     s->fault_seen = calloc(s->in.faults_len + 1, sizeof *s->fault_seen);
+    s->fault_hit = calloc(s->in.faults_len + 1, sizeof *s->fault_hit);
     s->stopped = calloc(c->machines_len, sizeof *s->stopped);
     s->flights = calloc(c->wire_len, sizeof *s->flights);
     s->actor_base = calloc(c->machines_len, sizeof *s->actor_base);
@@ -583,7 +591,7 @@ static int allocate(struct sim *s)
     s->aux_token = calloc(c->requests_len, sizeof *s->aux_token);
     s->tokens = calloc(c->requests_len, sizeof *s->tokens);
     s->tokens_len = calloc(c->requests_len, sizeof *s->tokens_len);
-    if (!s->world || !s->pending || !s->pending_len || !s->pending_max || !s->scratch || !s->messages || !s->fault_seen || !s->stopped || !s->flights ||
+    if (!s->world || !s->pending || !s->pending_len || !s->pending_max || !s->scratch || !s->messages || !s->fault_seen || !s->fault_hit || !s->stopped || !s->flights ||
         !s->actor_base || !s->memory || !s->aux || !s->aux_token || !s->tokens || !s->tokens_len)
         return -ENOMEM;
     for (uint32_t w = 0; w < c->wire_len; w++) {
@@ -656,6 +664,7 @@ void sim_fini(struct sim *s)
     free(s->tokens_len);
     free(s->page_table);
     free(s->fault_seen);
+    free(s->fault_hit);
     free(s->stopped);
     *s = (struct sim){0};
 }

@@ -87,6 +87,7 @@ struct sim {
         int park;     /* held on the wire by this park, or -1 */
         bool lost;    /* by a fault: it never lands */
         uint64_t error_us; /* by a fault: when the engine reports an error; UINT64_MAX: never */
+        const struct fault *error;
     } *flights;       /* [wire_len] */
     int *actor_park;  /* [actors of all machines]: held by this park, or -1 */
     uint32_t *actor_base;
@@ -97,6 +98,7 @@ struct sim {
     uint32_t *tokens_len;
     uint16_t *page_table;
     uint32_t *fault_seen;   /* [faults_len] matches so far */
+    bool *fault_hit;        /* [faults_len] it took effect */
     bool *stopped;          /* [machines] */
     struct park_set parks;
     bool failed;            /* out of memory while growing a list */
