@@ -55,13 +55,14 @@ LIB_SRC := $(PURE_SRC) repro/protocol/config.c repro/protocol/names.c repro/prot
 	repro/explore/explore.c repro/scenario/scenario_config.c \
 	repro/model/model.c \
 	repro/scenario/arena.c repro/scenario/scenario.c repro/scenario/scenario_arms.c repro/scenario/scenario_check.c \
+	repro/scenario/scenario_explore.c \
 	repro/scenario/scenario_steps.c repro/scenario/yaml_fields.c repro/scenario/yaml_report.c repro/scenario/yaml_tree.c \
 	repro/sim/memory.c repro/sim/sim.c repro/sim/oracle.c repro/sim/play.c repro/sim/expect.c repro/sim/runner.c \
 	repro/report/text.c repro/report/shown.c repro/report/table.c repro/report/json.c repro/report/provenance.c \
-	repro/report/recorded.c repro/report/compare_json.c repro/report/gate.c repro/report/matrix.c \
+	repro/report/recorded.c repro/report/compare_json.c repro/report/gate.c repro/report/matrix.c repro/report/explored.c \
 	checksum/rows.c barrier/park.c
 CLI_SRC := repro/cli/main.c repro/cli/cli.c repro/cli/outfile.c repro/cli/jobs.c repro/cli/progress.c \
-	repro/cli/cmd_gate.c repro/cli/cmd_verify.c repro/cli/cmd_compare.c repro/cli/cmd_diff.c \
+	repro/cli/cmd_gate.c repro/cli/cmd_verify.c repro/cli/cmd_compare.c repro/cli/cmd_diff.c repro/cli/cmd_explore.c \
 	 repro/cli/cmd_run.c repro/cli/cmd_check.c repro/cli/cmd_list.c repro/cli/cmd_explain.c
 REPRO_TEST_SRC := repro/model/model_test.c repro/protocol/allocator_test.c repro/protocol/policy_test.c repro/explore/search_test.c \
 	repro/scenario/scenario_test.c repro/sim/sim_test.c repro/sim/mutant_test.c repro/sim/detector.c \
@@ -184,6 +185,7 @@ test: build-tests
 	$(call suite,scenario-bad,sh repro/scenario/bad_test.sh build/bin/kvrepro)
 	$(call suite,scenario-bad-san,$(SAN_ENV) sh repro/scenario/bad_test.sh build/san/kvrepro)
 	$(call suite,cli,sh repro/cli/cli_test.sh build/bin/kvrepro)
+	$(call suite,explore,sh repro/cli/explore_test.sh build/bin/kvrepro)
 	$(call suite,purity,sh repro/protocol/purity_test.sh build/release $(PURE_SRC))
 	$(call suite,determinism,$(SAN_ENV) sh repro/sim/determinism_test.sh build)
 	$(call suite,results,sh repro/sim/results_test.sh build/bin/kvrepro)

@@ -8,7 +8,8 @@ static void usage(void)
 usage: kvrepro check [OPTION]... FILE...\n\
 \n\
 Reads scenario files and checks everything that can be known without playing them. A file without errors gives a\n\
-line 'FILE: ok, N arms'; an error names its file, line and column, shows the line, and says what would be right.\n\
+line 'FILE: ok, N arms', or 'FILE: ok, to explore'; an error names its file, line and column, shows the line, and\n\
+says what would be right.\n\
 \n\
 options:\n\
       --core NAME       as if every arm named this core\n\
@@ -30,7 +31,10 @@ static int check_file(const char *path, const struct scenario_overrides *overrid
     fflush(stdout);
     if (scenario_load(path, overrides, &s, stderr) != 0)
         return EXIT_USAGE;
-    printf("%s: ok, %u arm%s\n", path, s->arms_len, s->arms_len == 1 ? "" : "s");
+    if (s->explore.given)
+        printf("%s: ok, to explore\n", path);
+    else
+        printf("%s: ok, %u arm%s\n", path, s->arms_len, s->arms_len == 1 ? "" : "s");
     scenario_free(s);
     return EXIT_AS_EXPECTED;
 }

@@ -163,6 +163,12 @@ static int check_arm(const struct scenario *s, const char *name)
     return EXIT_USAGE;
 }
 
+static int nothing_to_play(const struct scenario *s)
+{
+    fprintf(stderr, "%s: nothing to play: it is for '%s explore'\n", s->path, cli_program);
+    return EXIT_USAGE;
+}
+
 /* All files, so that all errors are told at once. */
 static int load(struct batch *b, char **paths)
 {
@@ -171,6 +177,8 @@ static int load(struct batch *b, char **paths)
     for (uint32_t i = 0; i < b->plays_len; i++) {
         if (scenario_load(paths[i], &b->options.overrides.overrides, &b->plays[i].s, stderr) != 0)
             status = EXIT_USAGE;
+        else if (b->plays[i].s->explore.given)
+            status = nothing_to_play(b->plays[i].s);
         else if (check_arm(b->plays[i].s, b->options.arm) != 0)
             status = EXIT_USAGE;
     }

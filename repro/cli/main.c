@@ -15,6 +15,7 @@ static const struct {
 } commands[] = {
     { "run", cmd_run },   { "compare", cmd_compare }, { "gate", cmd_gate }, { "verify", cmd_verify },
     { "diff", cmd_diff }, { "check", cmd_check },     { "list", cmd_list }, { "explain", cmd_explain },
+    { "explore", cmd_explore },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -40,6 +41,7 @@ commands:\n\
   gate [DIR]        play all scenarios of a folder: are they as expected and as recorded? (for CI)\n\
   verify RESULT     play a result's scenario again: is the result what it says it is?\n\
   diff A B          where two results differ, path by path\n\
+  explore FILE      take a scenario without a script through every order, with each core and engine\n\
   check FILE...     read scenarios and report their errors, without playing\n\
   list WHAT         scenarios, cores, points, engines or knobs\n\
   explain CORE      what a transfer core models, knob by knob, with its source upstream\n\

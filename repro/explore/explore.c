@@ -6,7 +6,7 @@
 
 #include "../scenario/scenario_config.h"
 
-static struct config *configure(const struct scenario *s, unsigned core, unsigned engine)
+struct config *explore_config(const struct scenario *s, unsigned core, unsigned engine)
 {
     struct policy policy;
     const struct scenario_world world = {.policy = &policy, .layers = 1, .moved = -1};
@@ -48,7 +48,7 @@ int explore_cell(const struct scenario *s, unsigned core, unsigned engine, const
     *out = (struct explore_cell){.core = core, .engine = engine};
     if (!s->explore.given)
         return -EINVAL;
-    c = configure(s, core, engine);
+    c = explore_config(s, core, engine);
     clients = calloc(s->explore.events_len + 1u, sizeof *clients);
     if (!c || !clients) {
         config_free(c);

@@ -19,11 +19,14 @@ struct explore_options {
 
 struct explore_cell {
     unsigned core, engine; /* rows of policy.h */
-    struct search_result any, last, never; /* by how the timers fire; cores without a timer: `any` three times */
+    struct search_result any, last, never; /* by how the timers fire; cores without a timer: `any` alone, the others zero */
     bool complete, safe, live;
     uint64_t states, transitions; /* of all three */
     double seconds;
 };
+
+/* What is explored: the scenario's topology and requests under a core and an engine. NULL when memory is short. */
+struct config *explore_config(const struct scenario *s, unsigned core, unsigned engine);
 
 /* -ENOMEM; -EINVAL: the scenario has no `explore`. explore_cell_free() after 0. */
 int explore_cell(const struct scenario *s, unsigned core, unsigned engine, const struct explore_options *o,

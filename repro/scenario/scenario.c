@@ -66,7 +66,7 @@ const char *hold_end_name(int end)
 
 struct top {
     const char *name, *about, *origin;
-    struct ynode *model, *topology, *times, *wire, *requests, *watch, *faults, *steps, *arms;
+    struct ynode *model, *topology, *times, *wire, *requests, *watch, *faults, *steps, *arms, *explore;
 };
 
 static const struct field top_fields[] = {
@@ -81,7 +81,8 @@ static const struct field top_fields[] = {
     { .name = "watch", .kind = FIELD_NODE, .offset = offsetof(struct top, watch) },
     { .name = "faults", .kind = FIELD_NODE, .offset = offsetof(struct top, faults) },
     { .name = "steps", .kind = FIELD_NODE, .offset = offsetof(struct top, steps) },
-    { .name = "arms", .kind = FIELD_NODE, .required = true, .offset = offsetof(struct top, arms) },
+    { .name = "arms", .kind = FIELD_NODE, .offset = offsetof(struct top, arms) },
+    { .name = "explore", .kind = FIELD_NODE, .offset = offsetof(struct top, explore) },
 };
 
 static const char on_prefill[] = "belongs to the prefill side";
@@ -371,6 +372,29 @@ static void read_core_override(struct reader *r, const struct scenario_overrides
                       name_remedy(overrides->core, &cores, remedy));
 }
 
+static void refuse(struct reader *r, const struct ynode *n, const char *why)
+{
+    if (n)
+        yaml_error(r->y, n->key, "'%s' has no place beside 'explore': %s", n->key->text, why);
+}
+
+/* A file is for one of the two: arms tell an order, which is played; an exploration takes every order there is. */
+static bool is_explored(struct reader *r, const struct top *top)
+{
+    if (top->explore && top->arms)
+        yaml_error(r->y, top->explore->key,
+                   "'explore' and 'arms' exclude each other: a file is either played or explored; use two files");
+    else if (!top->explore && !top->arms)
+        yaml_error(r->y, r->y->root,
+                   "a scenario needs the key 'arms', for what is played, or 'explore', for every order at once");
+    if (!top->explore || top->arms)
+        return false;
+    refuse(r, top->steps, "steps tell an order, and every order is taken; leave them out");
+    refuse(r, top->watch, "no bytes move that could be watched, only who wrote what is kept; leave it out");
+    refuse(r, top->faults, "what may go wrong stands below it, as in 'explore: {faults: {stall: A}}'");
+    return true;
+}
+
 static void read_scenario(struct reader *r)
 {
     const struct ynode *root = r->y->root;
@@ -391,6 +415,12 @@ static void read_scenario(struct reader *r)
     r->requests = (struct choices){ .what = "request", .at = request_at, .ctx = r->s };
     read_requests(r, top.requests);
     fill_slots(r->s);
+    r->s->explore.stall = -1;
+    if (is_explored(r, &top)) {
+        read_watch(r, NULL);
+        read_explore(r, top.explore);
+        return;
+    }
     read_watch(r, top.watch);
     r->faults_len = read_faults(r, top.faults, NULL, &faults);
     r->faults = faults;

@@ -29,6 +29,7 @@ enum {
     SCENARIO_WORKERS_MAX = 64, /* of one rank */
     SCENARIO_PHASES_MAX = 1000,
     SCENARIO_ITEMS_MAX = 64, /* of one await or one `order:`, or faults of one arm */
+    SCENARIO_EVENTS_MAX = 32, /* of one `explore:` */
 };
 
 struct place {

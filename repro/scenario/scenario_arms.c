@@ -34,7 +34,7 @@ struct choices core_choices(void)
     return (struct choices){ "core", core_rows_len, core_at, NULL };
 }
 
-static struct choices engine_choices(void)
+struct choices engine_choices(void)
 {
     return (struct choices){ "engine", engine_rows_len, engine_at, NULL };
 }

@@ -110,10 +110,45 @@ static void check_expect(const struct scenario *s, const struct arm *arm)
     assert(x->prevented_step == -1 || (x->prevented_step >= 1 && (uint32_t)x->prevented_step <= arm->steps_len));
 }
 
+/* What the explorer relies on. */
+static void check_explore(const struct scenario *s)
+{
+    const struct explore_spec *x = &s->explore;
+
+    assert(s->arms_len == 0 && s->watch.request == -1);
+    assert(x->events_len >= 1 && x->events_len <= SCENARIO_EVENTS_MAX);
+    assert(x->stall >= -1 && x->stall < (int)s->requests_len);
+    bool stall_submitted = x->stall < 0;
+    for (uint32_t i = 0; i < x->events_len; i++) {
+        const struct explore_event *e = &x->events[i];
+        bool submitted = false;
+        assert(e->request < s->requests_len);
+        assert(e->kind == STEP_SUBMIT || e->kind == STEP_ABORT);
+        assert(e->at == ABORT_AT_DECODE || (e->at == ABORT_AT_PREFILL && e->kind == STEP_ABORT));
+        for (uint32_t k = 0; k < x->events_len; k++) {
+            const struct explore_event *other = &x->events[k];
+            submitted = submitted || (other->kind == STEP_SUBMIT && other->request == e->request);
+            assert(k == i || other->kind != e->kind || other->request != e->request || other->at != e->at);
+        }
+        assert(submitted);
+        stall_submitted = stall_submitted || e->request == (uint32_t)x->stall;
+    }
+    assert(stall_submitted);
+    assert(x->cores_len >= 1 && x->cores_len <= core_rows_len);
+    assert(x->engines_len >= 1 && x->engines_len <= engine_rows_len);
+    for (uint32_t i = 0; i < x->cores_len; i++)
+        assert(x->cores[i] < core_rows_len && (i == 0 || x->cores[i] != x->cores[i - 1]));
+    for (uint32_t i = 0; i < x->engines_len; i++)
+        assert(x->engines[i] < engine_rows_len && (i == 0 || x->engines[i] != x->engines[i - 1]));
+}
+
 /* What whoever plays a scenario relies on. */
 static void check_scenario(const struct scenario *s)
 {
-    assert(s->name && s->requests_len >= 1 && s->arms_len >= 1 && s->arms_len <= SCENARIO_ARMS_MAX);
+    assert(s->name && s->requests_len >= 1 && s->arms_len <= SCENARIO_ARMS_MAX);
+    assert(s->explore.given == (s->arms_len == 0));
+    if (s->explore.given)
+        check_explore(s);
     assert(s->prefill.page_tokens == s->decode.page_tokens && s->prefill.page_tokens > 0);
     assert(s->prefill.chunk_tokens % s->prefill.page_tokens == 0 && s->prefill.workers >= 1);
     assert(s->decode.state_slots >= 1 && s->decode.aux_slots >= 1 && s->decode.request_slots >= 1);

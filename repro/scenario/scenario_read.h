@@ -41,6 +41,7 @@ struct sequence {
 extern const struct choices point_choices, status_choices, side_choices, allocator_choices, output_choices,
     finish_choices, hold_end_choices;
 struct choices core_choices(void);
+struct choices engine_choices(void);
 
 /* `base` may be NULL. Continues after base's steps with those of `list` (which may be NULL). */
 void read_steps(struct reader *r, const struct sequence *base, const struct ynode *list, struct sequence *out);
@@ -54,6 +55,7 @@ int read_park_name(struct reader *r, const struct ynode *n, const struct sequenc
  * `seq` is the arm's, NULL for the scenario's own. */
 uint32_t read_faults(struct reader *r, const struct ynode *list, const struct sequence *seq, struct fault **out);
 void read_arms(struct reader *r, const struct ynode *list, const struct sequence *common);
+void read_explore(struct reader *r, const struct ynode *n);
 
 void check_topology(struct reader *r, const struct ynode *prefill, const struct ynode *decode);
 void check_request(struct reader *r, const struct request_spec *q, const struct ynode *n);

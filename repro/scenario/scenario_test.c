@@ -1360,3 +1360,155 @@ Test(names, of_enumerators)
     cr_assert_str_eq(hold_end_name(HOLD_END_NEVER), "never");
     cr_assert_str_eq(hold_end_name(-1), "?");
 }
+
+/* ---- explore ---- */
+
+static const char explored[] = "scenario: test\n"
+                               "topology:\n"
+                               "  prefill: {instances: 2, pages: 8, page_tokens: 1, chunk_tokens: 1, workers: 1}\n"
+                               "  decode: {pages: 5, state_slots: 1}\n"
+                               "requests:\n"
+                               "  A: {prompt: {seed: 1, tokens: 4}, max_tokens: 1}\n"
+                               "  B: {prompt: {seed: 2, tokens: 4}, max_tokens: 2, prefill: 1}\n";
+
+static struct scenario *accepts_explore(const char *explore, const char *core)
+{
+    struct scenario_overrides overrides = { .core = core };
+    char *text = NULL;
+    cr_assert(asprintf(&text, "%s%s", explored, explore) >= 0);
+    struct parsed p = parse_bytes(text, strlen(text), &overrides);
+    cr_assert_eq(p.rc, 0, "refused:\n%s", p.messages);
+    cr_assert_str_empty(p.messages);
+    free(text);
+    free(p.messages);
+    return p.scenario;
+}
+
+/* Every message of one faulty `explore:`, which begins in line 8. */
+static void refuses_explore(const char *explore, const char *prefix, const char *what)
+{
+    char *text = NULL;
+    cr_assert(asprintf(&text, "%s%s", explored, explore) >= 0);
+    refuses_text(text, strlen(text), prefix, what);
+    free(text);
+}
+
+Test(explore, everything_given)
+{
+    struct scenario *s = accepts_explore("explore:\n"
+                                         "  events: [{submit: B}, {abort: {request: A, at: prefill}}, {submit: A},\n"
+                                         "           {abort: {request: A, at: decode}}]\n"
+                                         "  faults: {stall: B, engine_timeout: true}\n"
+                                         "  cores: [strict, unpatched]\n"
+                                         "  engines: [nixl]\n",
+                                         NULL);
+    const struct explore_spec *x = &s->explore;
+
+    cr_assert(x->given);
+    cr_assert_eq(x->place.line, 8);
+    cr_assert_eq(s->arms_len, 0);
+    cr_assert_eq(s->watch.request, -1);
+    cr_assert_eq(x->events_len, 4);
+    cr_assert_eq(x->events[0].kind, STEP_SUBMIT);
+    cr_assert_eq(x->events[0].request, 1);
+    cr_assert_eq(x->events[0].place.line, 9);
+    cr_assert_eq(x->events[1].kind, STEP_ABORT);
+    cr_assert_eq(x->events[1].request, 0);
+    cr_assert_eq(x->events[1].at, ABORT_AT_PREFILL);
+    cr_assert_eq(x->events[3].at, ABORT_AT_DECODE);
+    cr_assert_eq(x->stall, 1);
+    cr_assert(x->engine_timeout);
+    cr_assert_eq(x->cores_len, 2);
+    cr_assert_eq(x->cores[0], (unsigned)core_by_name("strict"));
+    cr_assert_eq(x->cores[1], (unsigned)core_by_name("unpatched"));
+    cr_assert_eq(x->engines_len, 1);
+    cr_assert_eq(x->engines[0], (unsigned)engine_by_name("nixl"));
+    scenario_free(s);
+}
+
+Test(explore, defaults_are_all_cores_and_no_fault)
+{
+    static const char *const same[] = { "explore: {events: [{submit: A}]}\n",
+                                        "explore: {events: [{submit: A}], cores: all, engines: all, faults: {}}\n" };
+
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        struct scenario *s = accepts_explore(same[i], NULL);
+        cr_assert_eq(s->explore.stall, -1);
+        cr_assert_not(s->explore.engine_timeout);
+        cr_assert_eq(s->explore.cores_len, core_rows_len);
+        cr_assert_eq(s->explore.engines_len, engine_rows_len);
+        for (unsigned c = 0; c < core_rows_len; c++)
+            cr_assert_eq(s->explore.cores[c], c);
+        scenario_free(s);
+    }
+}
+
+Test(explore, a_core_that_is_asked_for_stands_alone)
+{
+    struct scenario *s = accepts_explore("explore: {events: [{submit: A}], cores: [strict, unpatched]}\n", "fenced");
+
+    cr_assert_eq(s->explore.cores_len, 1);
+    cr_assert_eq(s->explore.cores[0], (unsigned)core_by_name("fenced"));
+    scenario_free(s);
+}
+
+Test(explore, events_up_to_their_limit)
+{
+    char text[4096] = "requests:\n", events[4096] = "explore:\n  events:\n", *all = NULL;
+
+    for (int i = 0; i < SCENARIO_EVENTS_MAX; i++) {
+        sprintf(text + strlen(text), "  R%d: {prompt: {seed: 1, tokens: 4}, max_tokens: 1}\n", i);
+        sprintf(events + strlen(events), "    - submit: R%d\n", i);
+    }
+    cr_assert(asprintf(&all, "scenario: x\ntopology: {prefill: {pages: 8}, decode: {pages: 8}}\n%s%s", text, events) >= 0);
+    struct parsed p = parse_bytes(all, strlen(all), NULL);
+    cr_assert_eq(p.rc, 0, "refused:\n%s", p.messages);
+    cr_assert_eq(p.scenario->explore.events_len, 32);
+    parsed_free(&p);
+    free(all);
+}
+
+Test(explore, a_scenario_without_it_has_none)
+{
+    struct scenario *s = accepts(CORE, CORE);
+
+    cr_assert_not(s->explore.given);
+    cr_assert_eq(s->explore.stall, -1);
+    scenario_free(s);
+}
+
+Test(explore, the_shipped_one)
+{
+    struct scenario *s = NULL;
+
+    cr_assert_eq(scenario_load("scenarios/explore.yaml", NULL, &s, stderr), 0);
+    cr_assert(s->explore.given);
+    cr_assert_eq(s->explore.events_len, 3);
+    cr_assert_eq(s->explore.stall, 0);
+    /* Whoever comes second finds no room before the first one has gone. */
+    cr_assert_lt(s->decode.pages, s->requests[0].prompt_tokens + s->requests[1].prompt_tokens);
+    cr_assert_eq(s->decode.state_slots, 1);
+    scenario_free(s);
+}
+
+Test(explore, one_fault_one_message)
+{
+    refuses_explore("explore: {events: [{submit: A}], engine: nixl}\n", "test.yaml:8:34: error: ", "is 'engines' here");
+    refuses_explore("explore: {events: [{submit: A}, {abort: {request: A, at: decod}}]}\n", "test.yaml:8:58: error: ",
+                    "did you mean 'decode'");
+    refuses_explore("explore: {events: [submit]}\n", "test.yaml:8:20: error: ", "an event is a mapping");
+    refuses_explore("explore: {events: {submit: A}}\n", "test.yaml:8:19: error: ", "'events' is a list");
+    refuses_explore("explore: {events: [{submit: A}], faults: [stall]}\n", "test.yaml:8:42: error: ",
+                    "what may go wrong is a mapping");
+    refuses_explore("explore: {events: [{submit: A}], engines: [nixl, nixl]}\n", "test.yaml:8:50: error: ",
+                    "engine 'nixl' is in this list already");
+    refuses_explore("explore: {events: [{submit: A}]}\nsteps: [submit: A]\n", "test.yaml:9:1: error: ",
+                    "steps tell an order");
+    refuses_explore("explore: all\n", "test.yaml:8:10: error: ", "'explore' is a mapping");
+}
+
+Test(explore, played_and_explored_exclude_each_other)
+{
+    refuses(LAST_STEP "arms:\n", LAST_STEP "explore: {events: [{submit: A}]}\narms:\n", "13:1",
+            "'explore' and 'arms' exclude each other");
+}

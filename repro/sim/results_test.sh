@@ -54,7 +54,8 @@ body() {
 
 # names SCENARIOS RESULTS: of all scenarios and results, sorted
 names() {
-    find "$1" -maxdepth 1 -name '*.yaml' | sed 's|.*/||; s|\.yaml$||' >"$work/names"
+    # A scenario to explore has no arms, and no recorded result.
+    find "$1" -maxdepth 1 -name '*.yaml' -exec grep -L '^explore:' {} + | sed 's|.*/||; s|\.yaml$||' >"$work/names"
     find "$2" -maxdepth 1 -name '*.json' 2>/dev/null | sed 's|.*/||; s|\.json$||' >>"$work/names"
     sort -u "$work/names"
 }
