@@ -15,12 +15,15 @@ static const char *finding_word(enum finding found, const struct request_result 
 
     switch (found) {
     case FOUND_HARMLESS:
+    case FOUND_PINNED:
         return "identical";
     case FOUND_STALE:
         return "stale";
     case FOUND_DIVERGED:
         return "corrupts";
     case FOUND_FAILED:
+    case FOUND_NOT_ADMITTED:
+    case FOUND_UNANSWERED:
         return outside ? "not-admitted" : "failed";
     case FOUND_PREVENTED:
         return outside ? "not-admitted" : "prevented";
@@ -40,7 +43,7 @@ static void put_worst(const struct arm_summary *a, const struct arm_result *r, c
     uint32_t others = 0;
 
     for (uint32_t i = 0; i < s->requests_len; i++)
-        others += r->requests[i].submitted && !arm_aborts(a->arm, i);
+        others += request_counts(r, a->arm, i);
     if (q && others > 1)
         text_add(out, "%s ", s->requests[worst].name);
     if (found == FOUND_DIVERGED && arm_played_often(a))
@@ -54,7 +57,7 @@ static void put_worst(const struct arm_summary *a, const struct arm_result *r, c
     else if (q && q->output == OUTPUT_FAILED && q->status)
         text_add(out, "failed %u", q->status);
     else if (q && q->output == OUTPUT_FAILED)
-        text_add(out, "failed, no answer");
+        text_add(out, result_final(r) ? "never answered" : "not answered at the end");
     else
         text_add(out, q && q->output == OUTPUT_IDENTICAL ? "identical" : "no harm");
     if (q && q->output == OUTPUT_DIVERGED && q->silent)
@@ -115,15 +118,15 @@ json_t *matrix_cell(const struct arm_summary *a, const struct scenario *s)
 
     put_worst(a, r, s, worst, found, &out);
     return json_pack(
-        "{ss ss so so so so so so si si so so sI sI sI sI so}", "finding", finding_word(found, q), "text", out.s,
+        "{ss ss so so so so so so si si so so sI sI sI sI sI so}", "finding", finding_word(found, q), "text", out.s,
         "request", q ? json_string(s->requests[worst].name) : json_null(), "first",
         number_or_null(diverged, q ? q->first : 0), "differing", number_or_null(diverged, q ? q->differing : 0),
         "tokens", number_or_null(q, q ? q->tokens : 0), "status", number_or_null(q && q->status, q ? q->status : 0),
         "silent", json_boolean(diverged && q->silent), "plays", (int)a->results_len, "diverged", (int)a->diverged,
         "prevented_step", number_or_null(r->ended == ARM_PREVENTED, r->ended_step), "hold", hold, "stale_pages",
         (json_int_t)r->numbers[EXPECT_STALE_PAGES], "stale_slots", (json_int_t)r->numbers[EXPECT_STALE_SLOTS],
-        "pinned_pages", (json_int_t)r->numbers[EXPECT_PINNED_PAGES], "collateral_failed",
-        (json_int_t)r->numbers[EXPECT_COLLATERAL_FAILED], "why", json_null());
+        "pinned_pages", (json_int_t)r->numbers[EXPECT_PINNED_PAGES], "pinned_for_ever", (json_int_t)result_pinned(r),
+        "collateral_failed", (json_int_t)r->numbers[EXPECT_COLLATERAL_FAILED], "why", json_null());
 }
 
 /* --- the table --- */
@@ -171,7 +174,12 @@ static void hold_text(const json_t *cell, struct text *out)
 
 static void pinned_text(const json_t *cell, struct text *out)
 {
-    text_add(out, "%lld", (long long)json_integer_value(json_object_get(cell, "pinned_pages")));
+    json_int_t pages = json_integer_value(json_object_get(cell, "pinned_pages"));
+
+    if (pages && !json_integer_value(json_object_get(cell, "pinned_for_ever")))
+        text_add(out, "-");
+    else
+        text_add(out, "%lld", (long long)pages);
 }
 
 static void failed_text(const json_t *cell, struct text *out)
@@ -316,7 +324,7 @@ static void put_arm(const struct table *t, const json_t *arm)
 }
 
 /* The worst that a core did, over all arms and engines. */
-enum worst { NO_ORDER, NO_HARM, STALE, NOT_ADMITTED, FAILED, VOID, CORRUPTS, WORSTS };
+enum worst { NO_ORDER, NO_HARM, PINS, STALE, UNANSWERED, NOT_ADMITTED, FAILED, VOID, CORRUPTS, WORSTS };
 
 static enum worst worst_of(const json_t *cell)
 {
@@ -327,8 +335,13 @@ static enum worst worst_of(const json_t *cell)
 
     if (strcmp(string(cell, "finding"), "not-applicable") == 0)
         return NO_ORDER;
+    if (strcmp(string(cell, "finding"), "identical") == 0 &&
+        json_integer_value(json_object_get(cell, "pinned_for_ever")) > 0)
+        return PINS;
+    if (strcmp(string(cell, "finding"), "failed") == 0 && !json_is_integer(json_object_get(cell, "status")))
+        return UNANSWERED;
     for (int i = 0; i < WORSTS; i++)
-        if (strcmp(string(cell, "finding"), words[i]) == 0)
+        if (words[i] && strcmp(string(cell, "finding"), words[i]) == 0)
             return (enum worst)i;
     return VOID;
 }
@@ -354,6 +367,8 @@ static void put_short(const struct table *t)
         [VOID] = "void: nothing can be said",
         [FAILED] = "makes a request fail",
         [NOT_ADMITTED] = "never lets a request in",
+        [UNANSWERED] = "a request got no answer",
+        [PINS] = "pins memory for ever",
         [STALE] = "stale write, no output changed",
         [NO_HARM] = "no harm",
         [NO_ORDER] = "this order can't happen",
@@ -432,12 +447,14 @@ void matrix_print(FILE *f, const json_t *document, const struct matrix_options *
         t.engines = ENGINES_MAX;
     text_add(&line, "%s, with every core: %s", string(document, "scenario"), string(document, "about"));
     text_row(f, 0, 0, "", line.s);
-    text_row(f, 0, 0, "", "what became, with each engine, of the request that fared worst and was not aborted:");
+    text_row(f, 0, 0, "",
+             "what became, with each engine, of the request that fared worst (those cut off by an abort left out):");
     text_row(f, INDENT, LEGEND_LABELS, "corrupts 269 243/512 silent",
              "other tokens from number 269 on, 243 of 512, with a clean answer");
     text_row(f, INDENT, LEGEND_LABELS, "prevented at step N", "with this core the scenario's order can't happen");
     text_row(f, INDENT, LEGEND_LABELS, "hold ended", "what let the aborted request's memory go, and after how long");
-    text_row(f, INDENT, LEGEND_LABELS, "pinned", "pages held with nothing left to free them");
+    text_row(f, INDENT, LEGEND_LABELS, "pinned",
+             "pages held with nothing left to free them; - where the arm was cut short or left a park closed");
     text_row(f, INDENT, LEGEND_LABELS, "failed", "requests that failed with an error: collateral");
     if (t.engines > 1)
         text_row(f, INDENT, LEGEND_LABELS, "this / that", "the engines differ");

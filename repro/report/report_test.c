@@ -79,6 +79,8 @@ static void make(void)
                 .admitted_us = 10000,
                 .shared_with = -1,
                 .foreign_state = -1,
+                .committed_us = UINT64_MAX,
+                .freed_us = i == 0 ? 30600 : 30030000,
                 .write_end_us = i == 0 ? 2731000 : 5031000,
             };
             requests[i][k][B] = (struct request_result){
@@ -95,6 +97,8 @@ static void make(void)
                 .admitted_us = 40000,
                 .answered_us = { UINT64_MAX, 5200000 },
                 .waited_us = 10000,
+                .committed_us = 60000,
+                .freed_us = 5190000,
                 .shared_pages = 32,
                 .shared_slot = true,
                 .shared_with = A,
@@ -291,7 +295,8 @@ Test(report, prevented_and_void_say_why)
     has(s, "prevented step 7 awaits park victim A's writer is parked at send.begin");
     has(s, "NONE: decode never admitted it");
     has(s, "no answer; NOT ADMITTED: it got no memory");
-    has(s, "PINNED 32 pages are still held");
+    has(s, "still held decode still holds 32 pages when the arm ends");
+    hasnt(s, "PINNED");
     has(s, "does not let the scenario's order happen in arm 1");
     has(s, "[2] held VOID");
     has(s, "void, because park writer was still closed at the end");
@@ -405,6 +410,220 @@ Test(report, a_hold_says_how_it_ended)
         has(s, words[end]);
         free(s);
     }
+}
+
+/* Whether the arm's `end:` names its first park. */
+static void park_at_the_end(const struct arm_summary *a, bool closed)
+{
+    cr_assert_gt(a->arm->parks_len, 0);
+    a->arm->end_parked[0] = closed;
+}
+
+/* Arm 0 without harm: nothing stale, B identical. */
+static void make_harmless(void)
+{
+    memset(results[0][0].numbers, 0, sizeof results[0][0].numbers);
+    requests[0][0][B].output = OUTPUT_IDENTICAL;
+    requests[0][0][B].silent = false;
+    arms[0].diverged = 0;
+}
+
+Test(report, memory_is_freed_at_the_abort_only_if_the_abort_freed_it)
+{
+    struct request_result *a = &requests[0][0][A];
+    char *s = table();
+
+    has(s, "A's memory freed at the abort, whatever");
+    free(s);
+    /* Aborted after it had finished. */
+    make_harmless();
+    *a = requests[0][0][B];
+    a->shared_with = B;
+    s = table();
+    hasnt(s, "freed at the abort");
+    hasnt(s, "freed at once [");
+    has(s, "A's memory given at 40 ms, after 10 ms of waiting: 32 pages and the state slot that B had before not freed "
+           "by the abort: the request finished, and it was freed at 5.19 s");
+    has(s, "[1] unpatched freed when finished");
+    free(s);
+    /* Aborted while it ran. */
+    a->finish_reason = FINISH_ABORT;
+    a->status = 500;
+    a->output = OUTPUT_FAILED;
+    s = table();
+    hasnt(s, "freed at the abort");
+    has(s, "A's memory its transfer was committed at 60 ms; the abort stopped it while it ran, and it was freed at "
+           "5.19 s");
+    has(s, "[1] unpatched freed when stopped");
+    free(s);
+    /* Decode told of a failure and not of the abort. */
+    a->finish_reason = FINISH_ERROR;
+    a->committed_us = UINT64_MAX;
+    s = table();
+    has(s, "A's memory not held: the request ended in an error, and it was freed at 5.19 s");
+    has(s, "[1] unpatched freed on an error");
+    free(s);
+    /* Freed, and the answer parked. */
+    a->finish_reason = FINISH_NONE;
+    a->status = 0;
+    s = table();
+    has(s, "A's memory freed at 5.19 s");
+    free(s);
+    /* Aborted at the prefill only, and decode goes on waiting. */
+    a->freed_us = UINT64_MAX;
+    a->answered_us[SIDE_DECODE] = UINT64_MAX;
+    results[0][0].numbers[EXPECT_PINNED_PAGES] = 32;
+    s = table();
+    has(s, "[1] freed at once PINS 32 pages for ever");
+    has(s, "A's memory NEVER freed");
+    has(s, "A's client decode never answered");
+    has(s, "[1] unpatched not freed B: identical");
+    has(s, "unpatched pins 32 pages for ever in arm 1");
+    free(s);
+    park_at_the_end(&arms[0], true);
+    s = table();
+    has(s, "A's memory not freed when the arm ended");
+    has(s, "A's client decode had not answered when the arm ended");
+    has(s, "[1] unpatched not freed at the end B: identical");
+    hasnt(s, "pins 32");
+    hasnt(s, "NEVER");
+    free(s);
+}
+
+Test(report, an_aborted_request_counts_unless_the_abort_cut_it_off)
+{
+    struct request_result *a = &requests[0][0][A];
+
+    make_harmless();
+    arms[0].diverged = 1;
+    *a = requests[0][0][B];
+    a->output = OUTPUT_DIVERGED;
+    a->silent = true;
+    ((struct arm *)arms[0].arm)->published = (struct published){ true, 269, 241, 512, false, NULL };
+    char *s = table();
+    has(s, "A SILENTLY CORRUPTED");
+    has(s, "A's client decode answered length at 5.2 s (HTTP 200) prefill gave no answer output DIVERGED at token 269: "
+           "243 of 512 tokens differ SILENT corruption");
+    has(s, "[1] unpatched freed when finished A: DIVERGED at 269, 243/512, silent yes");
+    has(s, "(here: 269, 243 of 512)");
+    free(s);
+    /* Of two that fared alike, the one that nobody aborted. */
+    a->output = OUTPUT_IDENTICAL;
+    arms[0].diverged = 0;
+    s = table();
+    has(s, "[1] unpatched freed when finished B: identical yes");
+    free(s);
+    requests[0][0][B].submitted = false;
+    s = table();
+    has(s, "[1] unpatched freed when finished A: identical yes");
+    free(s);
+    for (int output = OUTPUT_FAILED; output <= OUTPUT_NOT_ADMITTED; output++) {
+        a->output = output;
+        s = table();
+        has(s, "[1] unpatched freed when finished - yes");
+        free(s);
+    }
+}
+
+Test(report, unanswered_is_not_failed)
+{
+    struct request_result *b = &requests[0][0][B];
+
+    make_harmless();
+    b->output = OUTPUT_FAILED;
+    b->finish_reason = FINISH_ERROR;
+    b->status = 500;
+    b->tokens = 6;
+    char *s = table();
+    has(s, "[1] freed at once B FAILED, not silently");
+    has(s, "HTTP 500, finish_reason=error; the request FAILED after 6 tokens");
+    has(s, "B: failed, HTTP 500");
+    has(s, "unpatched makes a request fail, which is not silent, in arm 1");
+    free(s);
+    b->finish_reason = FINISH_NONE;
+    b->status = 0;
+    b->answered_us[SIDE_DECODE] = UINT64_MAX;
+    s = table();
+    hasnt(s, "FAILED");
+    has(s, "[1] freed at once B NEVER ANSWERED");
+    has(s, "B's client NEVER ANSWERED, after 6 tokens");
+    has(s, "B: never answered");
+    has(s, "unpatched never answers a request in arm 1");
+    free(s);
+    park_at_the_end(&arms[0], true);
+    s = table();
+    hasnt(s, "NEVER");
+    has(s, "[1] freed at once B NOT ANSWERED when the arm ended");
+    has(s, "B's client not answered when the arm ended, after 6 tokens");
+    has(s, "B: not answered at the end");
+    has(s, "unpatched has a request still unanswered at the end in arm 1");
+    free(s);
+    park_at_the_end(&arms[0], false);
+    results[0][0].ended = ARM_VOID;
+    s = table();
+    has(s, "B's client not answered when the arm ended, after 6 tokens");
+    hasnt(s, "NEVER");
+    free(s);
+}
+
+Test(report, a_request_that_never_got_in_did_not_fail)
+{
+    make_harmless();
+    requests[0][0][B] = (struct request_result){
+        .submitted = true, .output = OUTPUT_NOT_ADMITTED, .shared_with = -1, .foreign_state = -1
+    };
+    char *s = table();
+    has(s, "[1] freed at once B NOT ADMITTED");
+    has(s, "unpatched never lets a request in, in arm 1");
+    hasnt(s, "makes a request fail");
+    free(s);
+    park_at_the_end(&arms[0], true);
+    s = table();
+    has(s, "unpatched has a request still waiting for memory at the end in arm 1");
+    free(s);
+}
+
+Test(report, pinned_only_where_nothing_is_left_to_free_it)
+{
+    hold.ended_by = HOLD_END_NEVER;
+    results[1][0].numbers[EXPECT_PINNED_PAGES] = 3;
+    char *s = table();
+    has(s, "[2] held PINS 3 pages for ever");
+    has(s, "the hold NEVER ended (30 s until the end of the arm)");
+    has(s, "PINNED 3 pages are still held with nothing left to free them");
+    has(s, "[2] deferred-35360 held for ever B: identical");
+    has(s, "deferred-35360 pins 3 pages for ever in arm 2");
+    hasnt(s, "does no harm");
+    free(s);
+    for (int ended = ARM_QUIESCENT; ended <= ARM_VOID; ended++) {
+        results[1][0].ended = (enum arm_end)ended;
+        park_at_the_end(&arms[1], ended == ARM_QUIESCENT);
+        s = table();
+        hasnt(s, "PIN");
+        hasnt(s, "pins");
+        hasnt(s, "NEVER");
+        hasnt(s, "for ever");
+        has(s, "the arm ended 30 s later, within the hold");
+        has(s, "still held decode still holds 3 pages when the arm ends");
+        has(s, "[2] deferred-35360 still held at the end");
+        free(s);
+    }
+}
+
+Test(report, pinned_pages_are_told_by_their_number)
+{
+    arms[0].arm = arms[1].arm;
+    make_harmless();
+    results[0][0].numbers[EXPECT_PINNED_PAGES] = 1;
+    results[1][0].numbers[EXPECT_PINNED_PAGES] = 3;
+    char *s = table();
+    has(s, "pins 1 page for ever in arm 1; pins 3 pages for ever in arm 2");
+    has(s, "PINNED 1 page is still held with nothing left to free it");
+    free(s);
+    results[0][0].numbers[EXPECT_PINNED_PAGES] = 3;
+    s = table();
+    has(s, "pins 3 pages for ever in arms 1, 2");
+    free(s);
 }
 
 Test(report, whose_rows_decode_read)
@@ -1166,7 +1385,10 @@ Test(report, a_cell_says_what_became_of_the_request)
     b->status = 500;
     cell_is(&arms[0], "failed", "failed 500");
     b->status = 0;
-    cell_is(&arms[0], "failed", "failed, no answer");
+    cell_is(&arms[0], "failed", "never answered");
+    park_at_the_end(&arms[0], true);
+    cell_is(&arms[0], "failed", "not answered at the end");
+    park_at_the_end(&arms[0], false);
     b->output = OUTPUT_NOT_ADMITTED;
     cell_is(&arms[0], "not-admitted", "not admitted");
     results[0][0].ended = ARM_PREVENTED;
@@ -1215,4 +1437,52 @@ Test(report, cores_in_rows_and_engines_in_columns)
     json_decref(good);
     json_decref(bad);
     json_decref(document);
+}
+
+/* The matrix of one core in one cell. */
+static char *matrix_of(const struct arm_summary *a)
+{
+    static const struct matrix_options options = { .program = "kvrepro" };
+    json_t *document =
+        json_pack("{ss ss ss s[{ss ss s[{ss ss}] s[{ss ss s[o]}]}]}", "scenario", "stall", "about", "why", "path",
+                  "stall.yaml", "arms", "name", "held", "run_arm", "held", "engines", "engine", "mooncake", "with", "",
+                  "rows", "core", "strict", "with", "", "cells", matrix_cell(a, scenario));
+    char *s = NULL;
+    size_t len;
+    FILE *f = open_memstream(&s, &len);
+
+    cr_assert_not_null(document);
+    matrix_print(f, document, &options);
+    fclose(f);
+    json_decref(document);
+    return s;
+}
+
+Test(report, the_matrix_tells_pinned_from_still_held)
+{
+    hold.ended_by = HOLD_END_NEVER;
+    results[1][0].numbers[EXPECT_PINNED_PAGES] = 3;
+    char *s = matrix_of(&arms[1]);
+    has(s, "  strict  identical  never       3       0\n");
+    has(s, "  pins memory for ever              strict\n");
+    free(s);
+    park_at_the_end(&arms[1], true);
+    s = matrix_of(&arms[1]);
+    has(s, "  strict  identical  never       -       0\n");
+    has(s, "  no harm                           strict\n");
+    free(s);
+    park_at_the_end(&arms[1], false);
+    results[1][0].ended = ARM_PREVENTED;
+    results[1][0].ended_step = 4;
+    s = matrix_of(&arms[1]);
+    has(s, "prevented at step 4  never       -       0\n");
+    free(s);
+    results[1][0].ended = ARM_QUIESCENT;
+    results[1][0].numbers[EXPECT_PINNED_PAGES] = 0;
+    requests[1][0][B].output = OUTPUT_FAILED;
+    requests[1][0][B].status = 0;
+    s = matrix_of(&arms[1]);
+    has(s, "  a request got no answer           strict\n");
+    hasnt(s, "makes a request fail");
+    free(s);
 }

@@ -22,6 +22,37 @@ bool arm_aborts(const struct arm *a, uint32_t request)
     return false;
 }
 
+bool result_final(const struct arm_result *r)
+{
+    const struct arm *a = r->arm;
+
+    if (r->ended != ARM_QUIESCENT)
+        return false;
+    /* A park that `end:` names is one that no step releases. */
+    for (uint32_t k = 0; a->end_parked && k < a->parks_len; k++)
+        if (a->end_parked[k])
+            return false;
+    return true;
+}
+
+uint64_t result_pinned(const struct arm_result *r)
+{
+    return result_final(r) ? r->numbers[EXPECT_PINNED_PAGES] : 0;
+}
+
+bool request_failed(const struct request_result *q)
+{
+    return q->output == OUTPUT_FAILED && q->status;
+}
+
+bool request_counts(const struct arm_result *r, const struct arm *a, uint32_t request)
+{
+    const struct request_result *q = &r->requests[request];
+    bool whole = q->output == OUTPUT_IDENTICAL || q->output == OUTPUT_DIVERGED;
+
+    return q->submitted && (whole || !arm_aborts(a, request));
+}
+
 uint32_t arm_shown(const struct arm_summary *a, const struct scenario *s)
 {
     for (uint32_t i = 0; i < a->results_len; i++)
@@ -48,11 +79,12 @@ enum finding arm_finding(const struct arm_summary *a, const struct scenario *s)
             return FOUND_STALE;
     if (r->ended == ARM_PREVENTED)
         return FOUND_PREVENTED;
-    for (uint32_t i = 0; i < s->requests_len; i++)
-        if (r->requests[i].submitted && !arm_aborts(a->arm, i) &&
-            (r->requests[i].output == OUTPUT_FAILED || r->requests[i].output == OUTPUT_NOT_ADMITTED))
-            return FOUND_FAILED;
-    return FOUND_HARMLESS;
+    int worst = arm_worst_request(a, s);
+    if (worst >= 0 && r->requests[worst].output == OUTPUT_NOT_ADMITTED)
+        return FOUND_NOT_ADMITTED;
+    if (worst >= 0 && r->requests[worst].output == OUTPUT_FAILED)
+        return request_failed(&r->requests[worst]) ? FOUND_FAILED : FOUND_UNANSWERED;
+    return result_pinned(r) ? FOUND_PINNED : FOUND_HARMLESS;
 }
 
 static int badness(const struct request_result *q)
@@ -76,10 +108,12 @@ int arm_worst_request(const struct arm_summary *a, const struct scenario *s)
     const struct arm_result *r = &a->results[arm_shown(a, s)];
     int worst = -1;
 
-    for (uint32_t i = 0; i < s->requests_len; i++)
-        if (r->requests[i].submitted && !arm_aborts(a->arm, i) &&
-            (worst < 0 || badness(&r->requests[i]) > badness(&r->requests[worst])))
-            worst = (int)i;
+    /* Of two that fared alike, one that nobody aborted. */
+    for (int aborted = 0; aborted < 2; aborted++)
+        for (uint32_t i = 0; i < s->requests_len; i++)
+            if (request_counts(r, a->arm, i) && arm_aborts(a->arm, i) == (aborted == 1) &&
+                (worst < 0 || badness(&r->requests[i]) > badness(&r->requests[worst])))
+                worst = (int)i;
     return worst;
 }
 

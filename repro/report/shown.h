@@ -13,11 +13,30 @@ bool result_diverged(const struct arm_result *r, const struct scenario *s);
 bool result_stale(const struct arm_result *r);
 /* One of the arm's steps aborts this request. */
 bool arm_aborts(const struct arm *a, uint32_t request);
+/* It came to rest, and no park is closed: what has not happened by then never will. */
+bool result_final(const struct arm_result *r);
+/* Pages that stay held for ever; 0 too where something might still have freed them after the arm's end. */
+uint64_t result_pinned(const struct arm_result *r);
+/* Its client was answered with an error or an abort; never answered at all is something else. */
+bool request_failed(const struct request_result *q);
+/* Its output says something about the core: submitted, and an abort did not cut it off. */
+bool request_counts(const struct arm_result *r, const struct arm *a, uint32_t request);
 /* What an arm says about its core, the worst of its plays first. */
-enum finding { FOUND_NOTHING, FOUND_HARMLESS, FOUND_STALE, FOUND_DIVERGED, FOUND_FAILED, FOUND_PREVENTED, FOUND_VOID };
+enum finding {
+    FOUND_NOTHING,
+    FOUND_HARMLESS,
+    FOUND_PINNED, /* no output harmed, but memory held for ever */
+    FOUND_STALE,
+    FOUND_DIVERGED,
+    FOUND_FAILED,
+    FOUND_NOT_ADMITTED,
+    FOUND_UNANSWERED,
+    FOUND_PREVENTED,
+    FOUND_VOID
+};
 enum finding arm_finding(const struct arm_summary *a, const struct scenario *s);
 
-/* The submitted request that fared worst among those that the arm does not abort, or -1. */
+/* The request that fared worst among those that count, or -1. */
 int arm_worst_request(const struct arm_summary *a, const struct scenario *s);
 /* The first hold of a request that the arm aborts, or of any other; NULL: none. */
 const struct hold_result *result_hold(const struct arm_result *r, const struct arm *arm);

@@ -81,8 +81,19 @@ static bool is_corrupted(const struct arm_summary *a, const struct arm_result *r
 
 static bool is_failed(const struct arm_summary *a, const struct arm_result *r, uint32_t request)
 {
+    return r->requests[request].submitted && !arm_aborts(a->arm, request) && request_failed(&r->requests[request]);
+}
+
+static bool is_outside(const struct arm_summary *a, const struct arm_result *r, uint32_t request)
+{
     return r->requests[request].submitted && !arm_aborts(a->arm, request) &&
-           (r->requests[request].output == OUTPUT_FAILED || r->requests[request].output == OUTPUT_NOT_ADMITTED);
+           r->requests[request].output == OUTPUT_NOT_ADMITTED;
+}
+
+static bool is_unanswered(const struct arm_summary *a, const struct arm_result *r, uint32_t request)
+{
+    return r->requests[request].submitted && !arm_aborts(a->arm, request) &&
+           r->requests[request].output == OUTPUT_FAILED && !request_failed(&r->requests[request]);
 }
 
 static bool is_aborted(const struct arm_summary *a, const struct arm_result *r, uint32_t request)
@@ -125,6 +136,17 @@ static enum tone verdict(const struct table *t, const struct arm_summary *a, str
     case FOUND_FAILED:
         name_requests(t, a, is_failed, out);
         text_add(out, " FAILED, not silently");
+        return TONE_UNSURE;
+    case FOUND_NOT_ADMITTED:
+        name_requests(t, a, is_outside, out);
+        text_add(out, " NOT ADMITTED");
+        return TONE_UNSURE;
+    case FOUND_UNANSWERED:
+        name_requests(t, a, is_unanswered, out);
+        text_add(out, result_final(r) ? " NEVER ANSWERED" : " NOT ANSWERED when the arm ended");
+        return TONE_UNSURE;
+    case FOUND_PINNED:
+        text_add(out, "PINS %" PRIu64 " page%s for ever", result_pinned(r), plural(result_pinned(r)));
         return TONE_UNSURE;
     case FOUND_HARMLESS:
         text_add(out, "no harm");
@@ -196,31 +218,106 @@ static const struct hold_result *hold_of(const struct arm_result *r, uint32_t re
     return NULL;
 }
 
-static void put_memory_of(const struct table *t, const struct arm *arm, const struct arm_result *r, uint32_t request)
+/* What became of an aborted request's memory on the decode side. */
+enum fate { FATE_NO_MEMORY, FATE_HELD, FATE_KEPT, FATE_AT_ABORT, FATE_FINISHED, FATE_STOPPED, FATE_ERROR, FATE_FREED };
+
+static enum fate fate_of(const struct arm_result *r, uint32_t request)
+{
+    const struct request_result *q = &r->requests[request];
+
+    if (!q->admitted)
+        return FATE_NO_MEMORY;
+    if (hold_of(r, request))
+        return FATE_HELD;
+    if (!us_known(q->freed_us))
+        return FATE_KEPT;
+    switch (q->finish_reason) {
+    case FINISH_LENGTH:
+        return FATE_FINISHED;
+    case FINISH_ABORT:
+        return us_known(q->committed_us) ? FATE_STOPPED : FATE_AT_ABORT;
+    case FINISH_ERROR:
+        return FATE_ERROR;
+    default:
+        return FATE_FREED;
+    }
+}
+
+static void add_hold(const struct arm_result *r, const struct hold_result *h, struct text *out)
 {
     static const char *const ends[] = { "the hold ended by the drain ack", "the hold ended by its timer",
                                         "the hold ended by a fence" };
+    char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+
+    text_add(out, "held instead of freed");
+    if (us_known(h->began_us))
+        text_add(out, " at %s", text_duration(h->began_us, a));
+    text_duration(h->held_us, b);
+    if (h->ended_by != HOLD_END_NEVER)
+        text_add(out, "; %s, after %s%s", ends[h->ended_by], b,
+                 h->ended_by == HOLD_END_FENCE ? ": no write that was posted before can land any more" : "");
+    else if (result_final(r))
+        text_add(out, "; the hold NEVER ended (%s until the end of the arm)", b);
+    else
+        text_add(out, "; the arm ended %s later, within the hold", b);
+}
+
+static void add_admission(const struct table *t, const struct request_result *q, struct text *out)
+{
+    char a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+
+    text_add(out, "given at %s", text_duration(q->admitted_us, a));
+    if (q->waited_us)
+        text_add(out, ", after %s of waiting", text_duration(q->waited_us, b));
+    if (q->shared_with >= 0 && (q->shared_pages || q->shared_slot)) {
+        text_add(out, ": ");
+        if (q->shared_pages)
+            text_add(out, "%u page%s", q->shared_pages, plural(q->shared_pages));
+        text_add(out, "%s%s that %s had before", q->shared_pages && q->shared_slot ? " and " : "",
+                 q->shared_slot ? "the state slot" : "", request_name(t, (uint32_t)q->shared_with));
+    } else {
+        text_add(out, "; nobody had it before");
+    }
+}
+
+static void put_memory_of(const struct table *t, const struct arm *arm, const struct arm_result *r, uint32_t request)
+{
     const struct request_result *q = &r->requests[request];
-    const struct hold_result *h = hold_of(r, request);
     char label[ROW_LABEL], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
     struct text out = { .len = 0 };
 
     snprintf(label, sizeof label, "%s's memory", request_name(t, request));
-    if (!q->admitted) {
+    switch (fate_of(r, request)) {
+    case FATE_NO_MEMORY:
         text_add(&out, "it never had any on the decode side");
-    } else if (h) {
-        text_add(&out, "held instead of freed");
-        if (us_known(h->began_us))
-            text_add(&out, " at %s", text_duration(h->began_us, a));
-        if (h->ended_by == HOLD_END_NEVER)
-            text_add(&out, "; the hold NEVER ended (%s until the end of the arm)", text_duration(h->held_us, b));
-        else
-            text_add(&out, "; %s, after %s%s", ends[h->ended_by], text_duration(h->held_us, b),
-                     h->ended_by == HOLD_END_FENCE ? ": no write that was posted before can land any more" : "");
-    } else if (arm->policy.core[CORE_FREE] == FREE_AT_ABORT) {
-        text_add(&out, "freed at the abort, whatever the prefill may still be writing");
-    } else {
-        text_add(&out, "not held: freed at once");
+        break;
+    case FATE_HELD:
+        add_hold(r, hold_of(r, request), &out);
+        break;
+    case FATE_KEPT:
+        text_add(&out, result_final(r) ? "NEVER freed" : "not freed when the arm ended");
+        break;
+    case FATE_AT_ABORT:
+        text_add(&out, arm->policy.core[CORE_FREE] == FREE_AT_ABORT
+                           ? "freed at the abort, whatever the prefill may still be writing"
+                           : "not held: freed at once");
+        break;
+    case FATE_FINISHED:
+        add_admission(t, q, &out);
+        text_add(&out, "\nnot freed by the abort: the request finished, and it was freed at %s",
+                 text_duration(q->freed_us, a));
+        break;
+    case FATE_STOPPED:
+        text_add(&out, "its transfer was committed at %s; the abort stopped it while it ran, and it was freed at %s",
+                 text_duration(q->committed_us, a), text_duration(q->freed_us, b));
+        break;
+    case FATE_ERROR:
+        text_add(&out, "not held: the request ended in an error, and it was freed at %s",
+                 text_duration(q->freed_us, a));
+        break;
+    case FATE_FREED:
+        text_add(&out, "freed at %s", text_duration(q->freed_us, a));
+        break;
     }
     row(t, label, out.s);
 }
@@ -228,27 +325,14 @@ static void put_memory_of(const struct table *t, const struct arm *arm, const st
 static void put_admission(const struct table *t, const struct arm_result *r, uint32_t request)
 {
     const struct request_result *q = &r->requests[request];
-    char label[ROW_LABEL], a[TEXT_NUMBER_MAX], b[TEXT_NUMBER_MAX];
+    char label[ROW_LABEL];
     struct text out = { .len = 0 };
 
     snprintf(label, sizeof label, "%s's memory", request_name(t, request));
-    if (!q->admitted) {
+    if (q->admitted)
+        add_admission(t, q, &out);
+    else
         text_add(&out, "NONE: decode never admitted it");
-        row(t, label, out.s);
-        return;
-    }
-    text_add(&out, "given at %s", text_duration(q->admitted_us, a));
-    if (q->waited_us)
-        text_add(&out, ", after %s of waiting", text_duration(q->waited_us, b));
-    if (q->shared_with >= 0 && (q->shared_pages || q->shared_slot)) {
-        text_add(&out, ": ");
-        if (q->shared_pages)
-            text_add(&out, "%u page%s", q->shared_pages, plural(q->shared_pages));
-        text_add(&out, "%s%s that %s had before", q->shared_pages && q->shared_slot ? " and " : "",
-                 q->shared_slot ? "the state slot" : "", request_name(t, (uint32_t)q->shared_with));
-    } else {
-        text_add(&out, "; nobody had it before");
-    }
     row(t, label, out.s);
 }
 
@@ -423,6 +507,33 @@ static void put_watch(const struct table *t, const struct arm_result *r)
     row(t, "watched rows", out.s);
 }
 
+static void put_output(const struct arm_result *r, const struct request_result *q, struct text *out)
+{
+    switch (q->output) {
+    case OUTPUT_IDENTICAL:
+        text_add(out, "output identical to its baseline, all %u token%s", q->tokens, plural(q->tokens));
+        break;
+    case OUTPUT_DIVERGED:
+        text_add(out, "output DIVERGED at token %u: %u of %u tokens differ", q->first, q->differing, q->tokens);
+        text_add(out, "%s",
+                 q->silent ? "\nSILENT corruption: nothing tells the client that this text is wrong"
+                           : "\nnot silent: the answer shows that something went wrong");
+        break;
+    case OUTPUT_FAILED:
+        text_add(out, "%s after %u token%s",
+                 request_failed(q) ? "the request FAILED"
+                 : result_final(r) ? "NEVER ANSWERED,"
+                                   : "not answered when the arm ended,",
+                 q->tokens, plural(q->tokens));
+        break;
+    case OUTPUT_NOT_ADMITTED:
+        text_add(out, "NOT ADMITTED: it got no memory");
+        break;
+    default:
+        text_add(out, "no output to compare");
+    }
+}
+
 /* What an aborted request's client saw, and whether that was before its write was over. */
 static void put_aborted_client(const struct table *t, const struct arm_result *r, uint32_t request, bool only)
 {
@@ -438,6 +549,8 @@ static void put_aborted_client(const struct table *t, const struct arm_result *r
         if (q->status)
             text_add(&out, " (HTTP %u)", q->status);
         text_add(&out, "\n");
+    } else {
+        text_add(&out, result_final(r) ? "decode never answered\n" : "decode had not answered when the arm ended\n");
     }
     if (us_known(prefill)) {
         text_add(&out, "prefill answered at %s", text_duration(prefill, a));
@@ -450,27 +563,11 @@ static void put_aborted_client(const struct table *t, const struct arm_result *r
     } else {
         text_add(&out, "prefill gave no answer");
     }
-    row(t, label, out.s);
-}
-
-static void put_output(const struct request_result *q, struct text *out)
-{
-    switch (q->output) {
-    case OUTPUT_IDENTICAL:
-        text_add(out, "output identical to its baseline, all %u tokens", q->tokens);
-        break;
-    case OUTPUT_DIVERGED:
-        text_add(out, "output DIVERGED at token %u: %u of %u tokens differ", q->first, q->differing, q->tokens);
-        break;
-    case OUTPUT_FAILED:
-        text_add(out, "the request FAILED after %u token%s", q->tokens, plural(q->tokens));
-        break;
-    case OUTPUT_NOT_ADMITTED:
-        text_add(out, "NOT ADMITTED: it got no memory");
-        break;
-    default:
-        text_add(out, "no output to compare");
+    if (q->output == OUTPUT_IDENTICAL || q->output == OUTPUT_DIVERGED) {
+        text_add(&out, "\n");
+        put_output(r, q, &out);
     }
+    row(t, label, out.s);
 }
 
 static void put_client(const struct table *t, const struct arm_result *r, uint32_t request)
@@ -482,13 +579,9 @@ static void put_client(const struct table *t, const struct arm_result *r, uint32
     snprintf(label, sizeof label, "%s's client", request_name(t, request));
     if (q->status)
         text_add(&out, "HTTP %u, finish_reason=%s; ", q->status, finish_reason_name(q->finish_reason));
-    else
+    else if (q->output != OUTPUT_FAILED)
         text_add(&out, "no answer; ");
-    put_output(q, &out);
-    if (q->output == OUTPUT_DIVERGED)
-        text_add(&out, "%s",
-                 q->silent ? "\nSILENT corruption: nothing tells the client that this text is wrong"
-                           : "\nnot silent: the answer shows that something went wrong");
+    put_output(r, q, &out);
     row(t, label, out.s);
 }
 
@@ -505,11 +598,11 @@ static void put_published(const struct table *t, const struct arm *arm, const st
         text_add(&out, "diverged at token %u, %u of %u tokens differed", p->first, p->differing, p->tokens);
     for (uint32_t i = 0; r && i < t->s->requests_len; i++) {
         const struct request_result *q = &r->requests[i];
-        if (q->submitted && !arm_aborts(arm, i) && q->output == OUTPUT_DIVERGED) {
+        if (request_counts(r, arm, i) && q->output == OUTPUT_DIVERGED) {
             text_add(&out, " (here: %u, %u of %u)", q->first, q->differing, q->tokens);
             break;
         }
-        if (q->submitted && !arm_aborts(arm, i) && q->output == OUTPUT_IDENTICAL) {
+        if (request_counts(r, arm, i) && q->output == OUTPUT_IDENTICAL) {
             text_add(&out, " (here: identical)");
             break;
         }
@@ -746,6 +839,21 @@ static void put_collateral(const struct table *t, const struct arm_summary *a, c
     row(t, "collateral", out.s);
 }
 
+static void put_held(const struct table *t, const struct arm_result *r)
+{
+    uint64_t pages = r->numbers[EXPECT_PINNED_PAGES];
+    struct text out = { .len = 0 };
+
+    if (pages == 0)
+        return;
+    if (result_final(r))
+        text_add(&out, "%" PRIu64 " page%s %s still held with nothing left to free %s", pages, plural(pages),
+                 pages == 1 ? "is" : "are", pages == 1 ? "it" : "them");
+    else
+        text_add(&out, "decode still holds %" PRIu64 " page%s when the arm ends", pages, plural(pages));
+    row(t, result_final(r) ? "PINNED" : "still held", out.s);
+}
+
 static void put_arm(struct table *t, const struct arm_summary *a, uint32_t number)
 {
     const struct arm_result *r = shown(t, a);
@@ -794,12 +902,7 @@ static void put_arm(struct table *t, const struct arm_summary *a, uint32_t numbe
     for (uint32_t i = 0; i < t->s->requests_len; i++)
         if (r->requests[i].submitted && !is_aborted(a, r, i))
             put_client(t, r, i);
-    if (r->numbers[EXPECT_PINNED_PAGES]) {
-        struct text out = { .len = 0 };
-        text_add(&out, "%" PRIu64 " pages are still held with nothing left to free them",
-                 r->numbers[EXPECT_PINNED_PAGES]);
-        row(t, "PINNED", out.s);
-    }
+    put_held(t, r);
     put_collateral(t, a, r);
     put_published(t, a->arm, r);
     put_differences(t, a, r);
@@ -810,6 +913,14 @@ static void put_arm(struct table *t, const struct arm_summary *a, uint32_t numbe
 static void short_memory(const struct table *t, const struct arm_summary *a, struct text *out)
 {
     static const char *const ends[] = { "ack", "timer", "fence" };
+    static const char *const fates[] = {
+        [FATE_KEPT] = "not freed",
+        [FATE_AT_ABORT] = "freed at abort",
+        [FATE_FINISHED] = "freed when finished",
+        [FATE_STOPPED] = "freed when stopped",
+        [FATE_ERROR] = "freed on an error",
+        [FATE_FREED] = "freed",
+    };
     const struct arm_result *r = shown(t, a);
     char number[TEXT_NUMBER_MAX];
 
@@ -817,12 +928,13 @@ static void short_memory(const struct table *t, const struct arm_summary *a, str
         if (!is_aborted(a, r, i) || !r->requests[i].admitted)
             continue;
         const struct hold_result *h = hold_of(r, i);
-        if (!h)
-            text_add(out, "freed at abort");
-        else if (h->ended_by == HOLD_END_NEVER)
-            text_add(out, "held for ever");
-        else
+        if (h && h->ended_by != HOLD_END_NEVER)
             text_add(out, "held %s, by %s", text_duration(h->held_us, number), ends[h->ended_by]);
+        else if (h)
+            text_add(out, result_final(r) ? "held for ever" : "still held at the end");
+        else
+            text_add(out, "%s%s", fates[fate_of(r, i)],
+                     fate_of(r, i) == FATE_KEPT && !result_final(r) ? " at the end" : "");
         return;
     }
     text_add(out, "-");
@@ -865,9 +977,10 @@ static void short_output(const struct table *t, const struct arm_summary *a, str
         text_add(out, "identical%s", find(t, a) == FOUND_STALE ? ", but a stale write" : "");
         break;
     case OUTPUT_FAILED:
-        text_add(out, "failed");
-        if (worst->status)
-            text_add(out, ", HTTP %u", worst->status);
+        if (request_failed(worst))
+            text_add(out, "failed, HTTP %u", worst->status);
+        else
+            text_add(out, result_final(r) ? "never answered" : "not answered at the end");
         break;
     case OUTPUT_NOT_ADMITTED:
         text_add(out, "not admitted");
@@ -937,50 +1050,85 @@ static bool same_core(const struct arm *a, const struct arm *b)
            memcmp(&a->policy, &b->policy, sizeof a->policy) == 0;
 }
 
-/* " in arm 2", " in arms 2, 3": the arms of this core with that finding. False if there are none. */
-static bool arms_with(const struct table *t, const struct arm *core, enum finding found, const char *before,
-                      struct text *out)
+struct core_finding {
+    enum finding found;
+    bool cut; /* the arm ended with a park closed: its "never" is "not yet" */
+    const char *words;
+    uint64_t pinned; /* FOUND_PINNED: so many pages, whatever else was found */
+};
+
+static bool arm_is(const struct table *t, uint32_t arm, const struct core_finding *f)
+{
+    const struct arm_summary *a = &t->r->arms[arm];
+    enum finding found = find(t, a);
+
+    if (f->found == FOUND_PINNED)
+        return found != FOUND_VOID && found != FOUND_NOTHING && result_pinned(shown(t, a)) == f->pinned;
+    if (found != f->found)
+        return false;
+    return (found != FOUND_NOT_ADMITTED && found != FOUND_UNANSWERED) || f->cut != result_final(shown(t, a));
+}
+
+/* "WORDS in arm 2", "WORDS in arms 2, 3": the arms of this core of which that is true. Nothing if there are none. */
+static bool arms_with(const struct table *t, const struct arm *core, const struct core_finding *f, struct text *out)
 {
     uint32_t len = 0, put = 0;
 
     for (uint32_t i = 0; i < t->r->arms_len; i++)
-        len += same_core(t->r->arms[i].arm, core) && find(t, &t->r->arms[i]) == found;
+        len += same_core(t->r->arms[i].arm, core) && arm_is(t, i, f);
     if (len == 0)
         return false;
-    text_add(out, "%s in arm%s ", before, plural(len));
+    text_add(out, "%s%s in arm%s ", out->len ? "; " : "", f->words, plural(len));
     for (uint32_t i = 0; i < t->r->arms_len; i++)
-        if (same_core(t->r->arms[i].arm, core) && find(t, &t->r->arms[i]) == found)
+        if (same_core(t->r->arms[i].arm, core) && arm_is(t, i, f))
             text_add(out, "%s%u", put++ ? ", " : "", i + 1);
     return true;
 }
 
+/* "pins 3 pages for ever in arm 1; pins 8 pages for ever in arms 2, 4" */
+static void arms_pinned(const struct table *t, const struct arm *core, struct text *out)
+{
+    for (uint32_t i = 0; i < t->r->arms_len; i++) {
+        const struct arm_result *r = shown(t, &t->r->arms[i]);
+        char words[SHORT_MAX];
+        struct core_finding f = { .found = FOUND_PINNED, .words = words, .pinned = r ? result_pinned(r) : 0 };
+        bool before = f.pinned == 0 || !same_core(t->r->arms[i].arm, core);
+
+        for (uint32_t k = 0; k < i; k++)
+            before = before || (same_core(t->r->arms[k].arm, core) && arm_is(t, k, &f));
+        snprintf(words, sizeof words, "pins %" PRIu64 " page%s for ever", f.pinned, plural(f.pinned));
+        if (!before)
+            arms_with(t, core, &f, out);
+    }
+}
+
 static void put_core_finding(const struct table *t, const struct arm *core)
 {
-    static const struct {
-        enum finding found;
-        const char *words;
-    } findings[] = {
-        { FOUND_DIVERGED, "LETS THE CORRUPTION HAPPEN" },
-        { FOUND_STALE, "lets a stale write land that changed no output" },
-        { FOUND_FAILED, "makes a request fail, which is not silent," },
-        { FOUND_PREVENTED, "does not let the scenario's order happen" },
-        { FOUND_HARMLESS, "does no harm" },
-        { FOUND_VOID, "nothing can be said (void)" },
+    static const struct core_finding findings[] = {
+        { FOUND_DIVERGED, false, "LETS THE CORRUPTION HAPPEN", 0 },
+        { FOUND_STALE, false, "lets a stale write land that changed no output", 0 },
+        { FOUND_FAILED, false, "makes a request fail, which is not silent,", 0 },
+        { FOUND_NOT_ADMITTED, false, "never lets a request in,", 0 },
+        { FOUND_NOT_ADMITTED, true, "has a request still waiting for memory at the end", 0 },
+        { FOUND_UNANSWERED, false, "never answers a request", 0 },
+        { FOUND_UNANSWERED, true, "has a request still unanswered at the end", 0 },
+        { FOUND_PINNED, false, NULL, 0 },
+        { FOUND_PREVENTED, false, "does not let the scenario's order happen", 0 },
+        { FOUND_HARMLESS, false, "does no harm", 0 },
+        { FOUND_VOID, false, "nothing can be said (void)", 0 },
     };
     struct text out = { .len = 0 };
     char label[SHORT_MAX];
     int idx = core_by_name(core->core_name);
-    bool said = false, hole = false;
+    bool hole = false;
 
     for (size_t i = 0; i < sizeof findings / sizeof findings[0]; i++) {
-        struct text part = { .len = 0 };
-        if (!arms_with(t, core, findings[i].found, findings[i].words, &part))
-            continue;
-        text_add(&out, "%s%s", said ? "; " : "", part.s);
-        said = true;
-        hole = hole || findings[i].found == FOUND_DIVERGED || findings[i].found == FOUND_STALE;
+        if (findings[i].found == FOUND_PINNED)
+            arms_pinned(t, core, &out);
+        else if (arms_with(t, core, &findings[i], &out))
+            hole = hole || findings[i].found == FOUND_DIVERGED || findings[i].found == FOUND_STALE;
     }
-    if (!said)
+    if (out.len == 0)
         text_add(&out, "not played");
     if (hole && idx >= 0)
         text_add(&out, ".\nKnown hole: %s.", core_rows[idx].hole);

@@ -51,6 +51,7 @@ int oracle_init(struct oracle *o, const struct config *c, const struct watch_spe
         o->hold_begin_us[r] = UINT64_MAX;
         o->requests[r] = (struct request_result){.output = -1, .finish_reason = FINISH_NONE, .admitted_us = UINT64_MAX,
                                                  .answered_us = {UINT64_MAX, UINT64_MAX},
+                                                 .committed_us = UINT64_MAX, .freed_us = UINT64_MAX,
                                                  .write_end_us = UINT64_MAX, .shared_with = -1, .foreign_state = -1};
     }
     return watch->request >= 0 ? rows_init(&o->rows, watch->tokens * c->layers, MODEL_ROW_FLOATS * sizeof(float)) : 0;
@@ -266,6 +267,7 @@ void oracle_passed(struct oracle *o, struct sim *s, const struct pass *p)
         note_alloc(o, s, p->request);
         break;
     case POINT_TRANSFER_COMMIT:
+        o->requests[p->request].committed_us = s->now_us;
         if ((int)p->request == o->watch->request)
             watch_begin(o, s, p);
         break;
@@ -284,6 +286,7 @@ void oracle_passed(struct oracle *o, struct sim *s, const struct pass *p)
         o->hold_ends_by[p->request] = HOLD_END_FENCE;
         break;
     case POINT_PAGES_FREE:
+        o->requests[p->request].freed_us = s->now_us;
         if (o->hold_begin_us[p->request] != UINT64_MAX)
             hold_end(o, p->request, o->hold_ends_by[p->request], s->now_us);
         if ((int)p->request == o->watch->request)

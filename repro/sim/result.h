@@ -27,6 +27,7 @@ struct request_result {
     uint32_t prefill_status;          /* HTTP status that the prefill's client saw; 0: no answer */
     uint64_t admitted_us;  /* first pages.alloc; UINT64_MAX: never */
     uint64_t waited_us;    /* from its arrival at decode to pages.alloc */
+    uint64_t committed_us, freed_us; /* transfer.commit, pages.free; UINT64_MAX: never */
     /* Pages (prompt and growth) and state slot that this request was given after another request had owned them. */
     uint32_t shared_pages, shared_prompt_pages; /* the second: of those that it was given when it was admitted */
     bool shared_slot;
