@@ -9,14 +9,14 @@
 void park_set_init(struct park_set *s, struct park *parks, uint32_t len)
 {
     memset(parks, 0, len * sizeof *parks);
-    *s = (struct park_set){.parks = parks, .len = len};
+    *s = (struct park_set){ .parks = parks, .len = len };
 }
 
 void park_arm(struct park_set *s, uint32_t idx, uint32_t point, const int32_t keys[PARK_KEYS], uint32_t occurrence)
 {
     struct park *p = &s->parks[idx];
 
-    *p = (struct park){.state = PARK_ARMED, .point = point, .occurrence = occurrence};
+    *p = (struct park){ .state = PARK_ARMED, .point = point, .occurrence = occurrence };
     memcpy(p->keys, keys, sizeof p->keys);
 }
 

@@ -15,7 +15,7 @@ static uint64_t digest(const struct rows *r, uint32_t i)
 
 int rows_init(struct rows *r, uint32_t len, size_t row_bytes)
 {
-    *r = (struct rows){.len = len, .row_bytes = row_bytes};
+    *r = (struct rows){ .len = len, .row_bytes = row_bytes };
     r->row = calloc(len, sizeof *r->row);
     r->baseline = calloc(len, sizeof *r->baseline);
     r->changed = calloc(len, sizeof *r->changed);
@@ -30,7 +30,7 @@ void rows_fini(struct rows *r)
     free(r->row);
     free(r->baseline);
     free(r->changed);
-    *r = (struct rows){0};
+    *r = (struct rows){ 0 };
 }
 
 void rows_baseline(struct rows *r)

@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 struct rows {
-    const void **row;    /* [len] */
-    uint64_t *baseline;  /* [len] digests when the watch began */
-    bool *changed;       /* [len] seen to differ from the baseline at some look */
+    const void **row;   /* [len] */
+    uint64_t *baseline; /* [len] digests when the watch began */
+    bool *changed;      /* [len] seen to differ from the baseline at some look */
     uint32_t len;
     size_t row_bytes;
 };

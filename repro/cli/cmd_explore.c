@@ -166,8 +166,8 @@ static int check_listed(const struct scenario *s, const char *what, const unsign
         for (uint32_t i = 0; i < listed_len; i++)
             found = found || listed[i] == row;
         if (wanted[row] && !found)
-            return cli_usage_error("explore", "%s does not explore the %s '%s'; add it to the file's '%ss'", s->path, what,
-                                   rows->at(rows->ctx, row), what);
+            return cli_usage_error("explore", "%s does not explore the %s '%s'; add it to the file's '%ss'", s->path,
+                                   what, rows->at(rows->ctx, row), what);
     }
     return 0;
 }
@@ -242,7 +242,8 @@ static int limit_states(const struct explore_command *o, struct explored *x)
     }
     x->options.states_max = states_within(o->memory_limit, bytes, o->states_limit);
     if (x->options.states_max == 0)
-        return cli_usage_error("explore", "--memory-limit: one state alone takes %" PRIu64 " bytes", memory_of(1, bytes));
+        return cli_usage_error("explore", "--memory-limit: one state alone takes %" PRIu64 " bytes",
+                               memory_of(1, bytes));
     return 0;
 }
 
@@ -328,8 +329,8 @@ static int search_all(struct searches *s)
     if (rc != EINTR)
         sigaction(SIGINT, &old, NULL);
     if (rc < 0)
-        fprintf(stderr, "kvrepro explore: %s with %s and %s: %s%s\n", s->x->s->path, core_rows[s->cells[s->at - 1].core].name,
-                engine_rows[s->cells[s->at - 1].engine].name, strerror(-rc),
+        fprintf(stderr, "kvrepro explore: %s with %s and %s: %s%s\n", s->x->s->path,
+                core_rows[s->cells[s->at - 1].core].name, engine_rows[s->cells[s->at - 1].engine].name, strerror(-rc),
                 rc == -ENOMEM ? "; lower --states-limit or give a --memory-limit" : "");
     return rc;
 }

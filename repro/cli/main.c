@@ -13,9 +13,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "run", cmd_run },   { "compare", cmd_compare }, { "gate", cmd_gate }, { "verify", cmd_verify },
-    { "diff", cmd_diff }, { "check", cmd_check },     { "list", cmd_list }, { "explain", cmd_explain },
-    { "explore", cmd_explore },
+    { "run", cmd_run },       { "compare", cmd_compare }, { "gate", cmd_gate },
+    { "verify", cmd_verify }, { "diff", cmd_diff },       { "check", cmd_check },
+    { "list", cmd_list },     { "explain", cmd_explain }, { "explore", cmd_explore },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

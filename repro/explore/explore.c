@@ -9,7 +9,7 @@
 struct config *explore_config(const struct scenario *s, unsigned core, unsigned engine)
 {
     struct policy policy;
-    const struct scenario_world world = {.policy = &policy, .layers = 1, .moved = -1};
+    const struct scenario_world world = { .policy = &policy, .layers = 1, .moved = -1 };
 
     policy_set_core(&policy, core);
     policy_set_engine(&policy, engine);
@@ -21,9 +21,9 @@ struct config *explore_config(const struct scenario *s, unsigned core, unsigned 
 static uint32_t clients_of(const struct explore_spec *e, struct client_event *out)
 {
     for (uint32_t i = 0; i < e->events_len; i++)
-        out[i] = (struct client_event){.kind = e->events[i].kind == STEP_SUBMIT ? CLIENT_SUBMIT : CLIENT_ABORT,
-                                       .request = e->events[i].request,
-                                       .side = e->events[i].at == ABORT_AT_PREFILL ? SIDE_PREFILL : SIDE_DECODE};
+        out[i] = (struct client_event){ .kind = e->events[i].kind == STEP_SUBMIT ? CLIENT_SUBMIT : CLIENT_ABORT,
+                                        .request = e->events[i].request,
+                                        .side = e->events[i].at == ABORT_AT_PREFILL ? SIDE_PREFILL : SIDE_DECODE };
     return e->events_len;
 }
 
@@ -40,12 +40,12 @@ int explore_cell(const struct scenario *s, unsigned core, unsigned engine, const
 {
     struct config *c;
     struct client_event *clients;
-    struct search_input in = {.states_max = o->states_max, .reduce = o->reduce, .stall = s->explore.stall};
+    struct search_input in = { .states_max = o->states_max, .reduce = o->reduce, .stall = s->explore.stall };
     bool timer;
     double began = now_s();
     int rc;
 
-    *out = (struct explore_cell){.core = core, .engine = engine};
+    *out = (struct explore_cell){ .core = core, .engine = engine };
     if (!s->explore.given)
         return -EINVAL;
     c = explore_config(s, core, engine);

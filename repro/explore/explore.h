@@ -19,7 +19,8 @@ struct explore_options {
 
 struct explore_cell {
     unsigned core, engine; /* rows of policy.h */
-    struct search_result any, last, never; /* by how the timers fire; cores without a timer: `any` alone, the others zero */
+    struct search_result any, last,
+        never; /* by how the timers fire; cores without a timer: `any` alone, the others zero */
     bool complete, safe, live;
     uint64_t states, transitions; /* of all three */
     double seconds;

@@ -45,7 +45,7 @@ static int states_init(struct states *s, size_t bytes, uint64_t max)
 
     while (table < 2 * max)
         table *= 2;
-    *s = (struct states){.bytes = bytes, .max = max, .mask = table - 1};
+    *s = (struct states){ .bytes = bytes, .max = max, .mask = table - 1 };
     s->at = big(max, bytes);
     s->parent = big(max, sizeof *s->parent);
     s->depth = big(max, sizeof *s->depth);
@@ -65,7 +65,10 @@ static void states_fini(struct states *s)
     drop(s->table, s->mask + 1, sizeof *s->table);
 }
 
-static uint8_t *state_at(const struct states *s, uint64_t idx) { return s->at + idx * s->bytes; }
+static uint8_t *state_at(const struct states *s, uint64_t idx)
+{
+    return s->at + idx * s->bytes;
+}
 
 /* The index of an equal state, found or added; NO_STATE when there is no room. */
 static uint32_t intern(struct states *s, const uint8_t *state, bool *fresh)
@@ -107,7 +110,8 @@ static bool client_enabled(const struct search *s, uint32_t left, uint32_t i)
     if (!(left & 1u << i))
         return false;
     for (uint32_t k = 0; s->in->clients[i].kind == CLIENT_ABORT && k < s->in->clients_len; k++)
-        if (s->in->clients[k].kind == CLIENT_SUBMIT && s->in->clients[k].request == s->in->clients[i].request && (left & 1u << k))
+        if (s->in->clients[k].kind == CLIENT_SUBMIT && s->in->clients[k].request == s->in->clients[i].request &&
+            (left & 1u << k))
             return false;
     return true;
 }
@@ -145,8 +149,8 @@ static void check_idle_actors(struct search *s, const uint8_t *state)
 {
     for (uint32_t m = 0; m < s->c->machines_len; m++)
         for (uint32_t actor = 0; s->c->machines[m].requests_len && actor < s->c->machines[m].actors; actor++) {
-            struct event go = {.type = EVENT_GO, .actor = actor};
-            struct actions actions = {0};
+            struct event go = { .type = EVENT_GO, .actor = actor };
+            struct actions actions = { 0 };
 
             if (machine_ready(s->c, m, state + s->c->machines[m].offset, actor).kind != READY_IDLE)
                 continue;
@@ -156,7 +160,8 @@ static void check_idle_actors(struct search *s, const uint8_t *state)
         }
 }
 
-static void check_pool(struct search *s, const uint8_t *block, const struct allocator_layout *pool, const struct cells *owners)
+static void check_pool(struct search *s, const uint8_t *block, const struct allocator_layout *pool,
+                       const struct cells *owners)
 {
     for (uint32_t id = 1; id <= pool->len; id++) {
         uint32_t free = 0;
@@ -310,9 +315,9 @@ static uint32_t enabled_in(struct search *s, const uint8_t *state)
 static void tell_step(struct search *s, struct search_step *step, const uint8_t *state, uint32_t by)
 {
     uint32_t n = enabled_in(s, state);
-    struct actions actions = {0};
+    struct actions actions = { 0 };
 
-    *step = (struct search_step){.client = by >= n};
+    *step = (struct search_step){ .client = by >= n };
     if (step->client) {
         step->event = s->in->clients[by - n];
         step->request = step->event.request;
@@ -380,7 +385,7 @@ static void expand(struct search *s, uint32_t idx)
     }
     end = choose(s, state, n, &first);
     for (uint32_t i = first; i < end && i < n; i++) {
-        struct actions actions = {0};
+        struct actions actions = { 0 };
 
         if (!s->out->corrupts && corrupts(s, state, &s->enabled[i])) {
             s->out->corrupts = true;
@@ -419,7 +424,7 @@ static uint64_t count_cyclic(struct search *s)
 
         end = choose(s, state, n, &first);
         for (uint32_t i = first; i < end; i++) {
-            struct actions actions = {0};
+            struct actions actions = { 0 };
             bool fresh;
             uint32_t idx;
 
@@ -441,12 +446,12 @@ static uint64_t count_cyclic(struct search *s)
 
 int search_run(const struct search_input *in, struct search_result *out)
 {
-    struct search s = {.in = in, .c = in->config, .out = out};
+    struct search s = { .in = in, .c = in->config, .out = out };
     uint32_t left = in->clients_len == 32 ? UINT32_MAX : (1u << in->clients_len) - 1u;
     bool fresh;
     int rc;
 
-    *out = (struct search_result){.complete = true};
+    *out = (struct search_result){ .complete = true };
     if (in->clients_len > CLIENTS_MAX)
         return -E2BIG;
     rc = states_init(&s.states, in->config->world_size + sizeof left, in->states_max);
@@ -474,5 +479,5 @@ void search_result_free(struct search_result *r)
 {
     free(r->steps);
     free(r->pinned_steps);
-    *r = (struct search_result){0};
+    *r = (struct search_result){ 0 };
 }

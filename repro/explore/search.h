@@ -25,11 +25,11 @@ struct search_input {
     const struct config *config;
     const struct client_event *clients; /* at most 32; an abort is possible once its request has been submitted */
     uint32_t clients_len;
-    uint64_t states_max;                /* the search ends as incomplete past so many */
-    bool reduce;                        /* take a local transition at once and leave the other orders out */
-    bool contract;                      /* check the step contract in every state, which takes as long again */
+    uint64_t states_max; /* the search ends as incomplete past so many */
+    bool reduce;         /* take a local transition at once and leave the other orders out */
+    bool contract;       /* check the step contract in every state, which takes as long again */
     enum search_timers timers;
-    int stall;                          /* request whose writer may stop for ever, or -1 */
+    int stall; /* request whose writer may stop for ever, or -1 */
 };
 
 /* One transition of a counterexample, for people. */
@@ -37,7 +37,7 @@ struct search_step {
     bool client;
     struct client_event event;
     struct transition transition;
-    enum point point;  /* the point that the step ended at, if any */
+    enum point point; /* the point that the step ended at, if any */
     bool has_point;
     uint32_t request;
 };
@@ -49,16 +49,17 @@ struct search_result {
     uint64_t shortest; /* transitions of a shortest way there */
     struct search_step *steps;
     uint32_t steps_len;
-    uint64_t terminal, pinned; /* states with nothing enabled (but a stalled writer); those in which decode still owns pages */
-    uint64_t pinned_after;     /* transitions to the first such state */
+    uint64_t terminal,
+        pinned; /* states with nothing enabled (but a stalled writer); those in which decode still owns pages */
+    uint64_t pinned_after; /* transitions to the first such state */
     struct search_step *pinned_steps;
     uint32_t pinned_steps_len;
-    uint64_t terminal_digest;  /* of the set of terminal states: equal with and without reduction */
+    uint64_t terminal_digest; /* of the set of terminal states: equal with and without reduction */
     /* Breaches of the step contract, each counted where it shows. All must be 0. */
-    uint64_t idle_changes;     /* an idle actor's step changed the state */
-    uint64_t go_keeps;         /* a ready actor's step did not */
-    uint64_t cycles;           /* a state can come back */
-    uint64_t unbalanced;       /* a page or slot neither free nor owned, or both */
+    uint64_t idle_changes; /* an idle actor's step changed the state */
+    uint64_t go_keeps;     /* a ready actor's step did not */
+    uint64_t cycles;       /* a state can come back */
+    uint64_t unbalanced;   /* a page or slot neither free nor owned, or both */
 };
 
 /* -ENOMEM; -E2BIG: too many clients. search_result_free() after 0. */

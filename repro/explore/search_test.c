@@ -13,8 +13,9 @@ enum { CHUNKS_B = 1, TOKENS_A = 1, CROSS_CHECKS = 1, VERDICTS = 1 };
 enum { CHUNKS_B = 2, TOKENS_A = 1, CROSS_CHECKS = 3, VERDICTS = 16 };
 #endif
 
-static const struct client_event clients[] = {
-    {CLIENT_SUBMIT, 0, SIDE_PREFILL}, {CLIENT_ABORT, 0, SIDE_DECODE}, {CLIENT_SUBMIT, 1, SIDE_PREFILL}};
+static const struct client_event clients[] = { { CLIENT_SUBMIT, 0, SIDE_PREFILL },
+                                               { CLIENT_ABORT, 0, SIDE_DECODE },
+                                               { CLIENT_SUBMIT, 1, SIDE_PREFILL } };
 
 struct scope {
     uint32_t chunks_a, chunks_b, tokens_a, tokens_b, prefills;
@@ -23,8 +24,11 @@ struct scope {
 static struct config *world_with(const char *core, const char *engine, const struct scope *s, enum core_knob knob,
                                  uint32_t value)
 {
-    struct request_input requests[] = {{s->chunks_a, s->tokens_a, 0, 0, 0}, {s->chunks_b, s->tokens_b, s->prefills - 1, 0, 1}};
-    struct config_input in = {.page_tokens = 1, .chunk_tokens = 1, .layers = 1, .requests = requests, .requests_len = 2};
+    struct request_input requests[] = { { s->chunks_a, s->tokens_a, 0, 0, 0 },
+                                        { s->chunks_b, s->tokens_b, s->prefills - 1, 0, 1 } };
+    struct config_input in = {
+        .page_tokens = 1, .chunk_tokens = 1, .layers = 1, .requests = requests, .requests_len = 2
+    };
     uint32_t pages_a = s->chunks_a + s->tokens_a - 1, pages_b = s->chunks_b + s->tokens_b - 1;
     struct config *c;
 
@@ -33,12 +37,21 @@ static struct config *world_with(const char *core, const char *engine, const str
     in.policy.engine[ENGINE_TIMEOUT] = 0; /* a fault of its own, and not the seed's */
     if (knob != CORE_KNOB_COUNT)
         in.policy.core[knob] = value;
-    in.sides[SIDE_PREFILL] = (struct side_config){.instances = s->prefills, .ranks = 1, .pages = s->chunks_a + s->chunks_b,
-                                                  .state_slots = 2, .workers = 1, .allocator = ALLOCATOR_LOWEST,
-                                                  .slot_allocator = ALLOCATOR_LOWEST};
-    in.sides[SIDE_DECODE] = (struct side_config){.instances = 1, .ranks = 1, .pages = pages_a > pages_b ? pages_a : pages_b,
-                                                 .state_slots = 1, .aux_slots = 2, .request_slots = 2,
-                                                 .allocator = ALLOCATOR_LOWEST, .slot_allocator = ALLOCATOR_LOWEST};
+    in.sides[SIDE_PREFILL] = (struct side_config){ .instances = s->prefills,
+                                                   .ranks = 1,
+                                                   .pages = s->chunks_a + s->chunks_b,
+                                                   .state_slots = 2,
+                                                   .workers = 1,
+                                                   .allocator = ALLOCATOR_LOWEST,
+                                                   .slot_allocator = ALLOCATOR_LOWEST };
+    in.sides[SIDE_DECODE] = (struct side_config){ .instances = 1,
+                                                  .ranks = 1,
+                                                  .pages = pages_a > pages_b ? pages_a : pages_b,
+                                                  .state_slots = 1,
+                                                  .aux_slots = 2,
+                                                  .request_slots = 2,
+                                                  .allocator = ALLOCATOR_LOWEST,
+                                                  .slot_allocator = ALLOCATOR_LOWEST };
     c = config_new(&in);
     cr_assert_not_null(c);
     return c;
@@ -51,8 +64,13 @@ static struct config *world_of(const char *core, const struct scope *s, enum cor
 
 static struct search_result search(struct config *c, bool reduce)
 {
-    struct search_input in = {.config = c, .clients = clients, .clients_len = sizeof clients / sizeof clients[0],
-                              .states_max = 6000000, .reduce = reduce, .contract = reduce, .stall = -1};
+    struct search_input in = { .config = c,
+                               .clients = clients,
+                               .clients_len = sizeof clients / sizeof clients[0],
+                               .states_max = 6000000,
+                               .reduce = reduce,
+                               .contract = reduce,
+                               .stall = -1 };
     struct search_result r;
 
     cr_assert_eq(search_run(&in, &r), 0);
@@ -66,7 +84,7 @@ static struct search_result search(struct config *c, bool reduce)
     return r;
 }
 
-static const struct scope two_chunks = {2, CHUNKS_B, TOKENS_A, 2, 2};
+static const struct scope two_chunks = { 2, CHUNKS_B, TOKENS_A, 2, 2 };
 
 static bool passes(const struct search_result *r, enum point p, uint32_t request, uint32_t from, uint32_t *at)
 {
@@ -113,7 +131,7 @@ Test(search, without_its_timer_the_published_fix_is_safe_and_pins)
 Test(search, one_request_at_a_time_cannot_corrupt)
 {
     /* B's only token comes from the prefill: decode never reads B's rows. */
-    const struct scope no_read = {2, 1, 1, 1, 2};
+    const struct scope no_read = { 2, 1, 1, 1, 2 };
     struct search_result r = search(world_of("unpatched", &no_read, CORE_KNOB_COUNT, 0), true);
 
     cr_assert_not(r.corrupts);
@@ -125,13 +143,15 @@ Test(search, taking_local_steps_at_once_changes_no_verdict)
     static const struct {
         const char *core, *engine;
         struct scope scope;
-    } cases[] = {{"deferred-35360", "mooncake", {1, 1, 1, 1, 2}},
-                 {"deferred-40645", "nixl", {1, 1, 1, 1, 1}},
-                 {"unpatched", "mooncake", {1, 1, 1, 2, 2}}};
+    } cases[] = { { "deferred-35360", "mooncake", { 1, 1, 1, 1, 2 } },
+                  { "deferred-40645", "nixl", { 1, 1, 1, 1, 1 } },
+                  { "unpatched", "mooncake", { 1, 1, 1, 2, 2 } } };
 
     for (size_t i = 0; i < CROSS_CHECKS; i++) {
-        struct search_result all = search(world_with(cases[i].core, cases[i].engine, &cases[i].scope, CORE_KNOB_COUNT, 0), false);
-        struct search_result reduced = search(world_with(cases[i].core, cases[i].engine, &cases[i].scope, CORE_KNOB_COUNT, 0), true);
+        struct search_result all =
+            search(world_with(cases[i].core, cases[i].engine, &cases[i].scope, CORE_KNOB_COUNT, 0), false);
+        struct search_result reduced =
+            search(world_with(cases[i].core, cases[i].engine, &cases[i].scope, CORE_KNOB_COUNT, 0), true);
 
         cr_assert_lt(reduced.states, all.states);
         cr_assert_eq(reduced.corrupts, all.corrupts);
@@ -151,17 +171,17 @@ Test(search, verdicts_of_cores_and_engines)
         uint32_t prefills; /* the asynchronous engine has many more orders: one prefill only */
         bool corrupts, pins;
     } cases[] = {
-        {"strict", "mooncake", 2, false, false},
-        {"fenced", "mooncake", 2, false, false},
-        {"recheck", "mooncake", 2, true, false},
-        {"deferred-40645", "mooncake", 2, true, false},
-        {"fenced", "nixl", 1, false, false},
+        { "strict", "mooncake", 2, false, false },
+        { "fenced", "mooncake", 2, false, false },
+        { "recheck", "mooncake", 2, true, false },
+        { "deferred-40645", "mooncake", 2, true, false },
+        { "fenced", "nixl", 1, false, false },
         /* A cleared room's chunk ends in an error, after which it stays counted: the ack never comes. */
-        {"strict", "nixl", 1, false, true},
+        { "strict", "nixl", 1, false, true },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0] && i < VERDICTS; i++) {
-        const struct scope small = {1, 1, 1, 2, cases[i].prefills};
+        const struct scope small = { 1, 1, 1, 2, cases[i].prefills };
         struct search_result r = search(world_with(cases[i].core, cases[i].engine, &small, CORE_KNOB_COUNT, 0), true);
 
         cr_expect_eq(r.corrupts, cases[i].corrupts, "%s, %s: corrupts %d", cases[i].core, cases[i].engine, r.corrupts);
@@ -173,7 +193,7 @@ Test(search, verdicts_of_cores_and_engines)
 
 Test(search, a_world_of_two_requests_and_four_chunks_is_under_512_bytes)
 {
-    static const struct scope usual = {4, 4, 2, 2, 2};
+    static const struct scope usual = { 4, 4, 2, 2, 2 };
     struct config *c = world_of("deferred-35360", &usual, CORE_KNOB_COUNT, 0);
 
     cr_assert_lt(c->world_size, 512u, "%u bytes", c->world_size);

@@ -4,15 +4,14 @@
 
 #include "model.h"
 
-int
-main(void)
+int main(void)
 {
-	uint64_t digest = model_reference_digest();
+    uint64_t digest = model_reference_digest();
 
-	if (digest == 0) {
-		fputs("model-digest: out of memory\n", stderr);
-		return 1;
-	}
-	printf("%016" PRIx64 "\n", digest);
-	return 0;
+    if (digest == 0) {
+        fputs("model-digest: out of memory\n", stderr);
+        return 1;
+    }
+    printf("%016" PRIx64 "\n", digest);
+    return 0;
 }

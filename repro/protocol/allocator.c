@@ -79,7 +79,8 @@ uint32_t allocator_take(const struct allocator_layout *l, uint8_t *state, uint32
     return id;
 }
 
-void allocator_give(const struct allocator_layout *l, uint8_t *state, const struct cells *ids, uint32_t first, uint32_t n)
+void allocator_give(const struct allocator_layout *l, uint8_t *state, const struct cells *ids, uint32_t first,
+                    uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t id = cell(state, ids, first + i);

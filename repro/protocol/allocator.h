@@ -21,6 +21,7 @@ void allocator_want(const struct allocator_layout *l, uint8_t *state, uint32_t w
 /* Takes the free list's id at index `choice` (0 but for `any`); 0 when the free list is empty. */
 uint32_t allocator_take(const struct allocator_layout *l, uint8_t *state, uint32_t choice);
 /* Gives ids[0..n) of table `ids` starting at cell `first` back, in that order, as one batch. */
-void allocator_give(const struct allocator_layout *l, uint8_t *state, const struct cells *ids, uint32_t first, uint32_t n);
+void allocator_give(const struct allocator_layout *l, uint8_t *state, const struct cells *ids, uint32_t first,
+                    uint32_t n);
 
 #endif

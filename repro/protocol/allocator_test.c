@@ -13,7 +13,7 @@ struct pool {
 
 static struct cells lay(uint32_t *at, uint32_t len)
 {
-    struct cells t = {*at, 2, len};
+    struct cells t = { *at, 2, len };
 
     *at += 2 * len;
     return t;
@@ -24,7 +24,7 @@ static void pool_init(struct pool *p, enum allocator kind, uint32_t len)
     uint32_t at = 0;
 
     memset(p, 0, sizeof *p);
-    p->l = (struct allocator_layout){.kind = kind, .len = len};
+    p->l = (struct allocator_layout){ .kind = kind, .len = len };
     p->l.free_len = lay(&at, 1);
     p->l.free = lay(&at, len);
     p->l.released_len = lay(&at, 1);
@@ -59,7 +59,7 @@ static uint32_t shared(uint32_t pool_pages, bool *growth_hits)
 {
     struct pool p;
     uint32_t a[32], b[32], n = 0;
-    uint8_t was_a[256] = {0};
+    uint8_t was_a[256] = { 0 };
 
     pool_init(&p, ALLOCATOR_SORTED, pool_pages);
     prompt(&p, 512, 16, a);
@@ -92,7 +92,7 @@ Test(allocator, sorted_shares_all_pages_up_to_65_and_none_of_the_prompt_from_66)
 Test(allocator, sorted_keeps_freed_ids_apart_until_they_are_needed)
 {
     struct pool p;
-    uint32_t first[] = {1, 2}, second[] = {3};
+    uint32_t first[] = { 1, 2 }, second[] = { 3 };
 
     pool_init(&p, ALLOCATOR_SORTED, 6);
     for (uint32_t i = 1; i <= 4; i++)
@@ -114,11 +114,11 @@ Test(allocator, orders)
         enum allocator kind;
         uint32_t next[4];
     } cases[] = {
-        {ALLOCATOR_LIFO, {3, 1, 4, 5}},
-        {ALLOCATOR_FIFO, {4, 5, 3, 1}},
-        {ALLOCATOR_LOWEST, {1, 3, 4, 5}},
+        { ALLOCATOR_LIFO, { 3, 1, 4, 5 } },
+        { ALLOCATOR_FIFO, { 4, 5, 3, 1 } },
+        { ALLOCATOR_LOWEST, { 1, 3, 4, 5 } },
     };
-    const uint32_t back[] = {3, 1};
+    const uint32_t back[] = { 3, 1 };
 
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct pool p;
@@ -136,7 +136,7 @@ Test(allocator, orders)
 Test(allocator, any_takes_what_is_chosen)
 {
     struct pool p;
-    const uint32_t back[] = {2};
+    const uint32_t back[] = { 2 };
 
     pool_init(&p, ALLOCATOR_ANY, 4);
     cr_assert_eq(allocator_take(&p.l, p.block, 2), 3);
@@ -151,7 +151,7 @@ Test(allocator, never_hands_out_an_id_twice)
 {
     for (int kind = 0; kind < ALLOCATOR_COUNT; kind++) {
         struct pool p;
-        uint8_t out[33] = {0};
+        uint8_t out[33] = { 0 };
         uint32_t held[32], held_len = 0, random = 7;
 
         pool_init(&p, (enum allocator)kind, 32);

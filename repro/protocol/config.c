@@ -17,12 +17,18 @@ static void *take(struct arena *a, size_t count, size_t size)
     return a->base ? a->base + at : NULL;
 }
 
-static uint32_t max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
-static uint32_t div_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+static uint32_t max32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+static uint32_t div_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
 
 static struct cells table(uint32_t *size, uint32_t len, uint32_t value_max)
 {
-    struct cells t = {*size, value_max > 0xff ? 2u : 1u, len};
+    struct cells t = { *size, value_max > 0xff ? 2u : 1u, len };
 
     *size += t.width * len;
     return t;
@@ -30,7 +36,7 @@ static struct cells table(uint32_t *size, uint32_t len, uint32_t value_max)
 
 static struct allocator_layout allocator_table(uint32_t *size, enum allocator kind, uint32_t len)
 {
-    struct allocator_layout a = {.kind = kind, .len = len};
+    struct allocator_layout a = { .kind = kind, .len = len };
 
     a.free_len = table(size, 1, len);
     a.free = table(size, len, len);
@@ -151,7 +157,8 @@ static void lay_world(struct config *c)
     c->message_to = table(&size, c->messages_max, c->machines_len);
     c->message_request = table(&size, c->messages_max, n);
     c->message_status = table(&size, c->messages_max, 0xff);
-    c->message_part = table(&size, c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION ? c->messages_max : 0, c->wire_len);
+    c->message_part =
+        table(&size, c->policy.engine[ENGINE_NOTICE] == NOTICE_NOTIFICATION ? c->messages_max : 0, c->wire_len);
     c->metadata_pages = table(&size, n * c->prompt_pages_max, to->pages);
     c->metadata_slot = table(&size, n, to->state_slots);
     c->metadata_aux = table(&size, n, to->aux_slots);
@@ -227,24 +234,31 @@ static void lay_out(struct config *c, const struct config_input *in, struct aren
         chunks_max = max32(chunks_max, q->chunks);
         tokens_max = max32(tokens_max, q->max_tokens);
         c->prompt_pages_max = max32(c->prompt_pages_max, q->prompt_pages);
-        c->chunk_pages_max = max32(c->chunk_pages_max, div_up(chunk_tokens < q->prompt_tokens ? chunk_tokens : q->prompt_tokens,
-                                                              in->page_tokens));
+        c->chunk_pages_max =
+            max32(c->chunk_pages_max,
+                  div_up(chunk_tokens < q->prompt_tokens ? chunk_tokens : q->prompt_tokens, in->page_tokens));
     }
     for (uint32_t i = 0; i < c->machines_len; i++) {
         uint32_t *requests = take(arena, in->requests_len, sizeof *requests);
         uint32_t *rooms = take(arena, in->requests_len, sizeof *rooms);
         enum side side = i < c->prefill_len ? SIDE_PREFILL : SIDE_DECODE;
         uint32_t workers = side == SIDE_PREFILL ? in->sides[side].workers : 0;
-        struct machine_config measured = {.workers = workers}, *m = &measured;
+        struct machine_config measured = { .workers = workers }, *m = &measured;
 
         if (arena->base) {
             uint32_t idx = side == SIDE_PREFILL ? i : i - c->prefill_len;
 
             m = &c->machines[i];
-            *m = (struct machine_config){.side = side, .instance = idx / in->sides[side].ranks, .rank = idx % in->sides[side].ranks,
-                                         .workers = workers, .actors = ACTOR_WORKER + workers, .requests = requests,
-                                         .rooms = rooms, .prompt_pages_max = c->prompt_pages_max,
-                                         .chunk_pages_max = c->chunk_pages_max, .parts_max = chunks_max + 2};
+            *m = (struct machine_config){ .side = side,
+                                          .instance = idx / in->sides[side].ranks,
+                                          .rank = idx % in->sides[side].ranks,
+                                          .workers = workers,
+                                          .actors = ACTOR_WORKER + workers,
+                                          .requests = requests,
+                                          .rooms = rooms,
+                                          .prompt_pages_max = c->prompt_pages_max,
+                                          .chunk_pages_max = c->chunk_pages_max,
+                                          .parts_max = chunks_max + 2 };
             for (uint32_t r = 0; r < c->requests_len; r++) {
                 struct request_config *q = &c->requests[r];
 
@@ -268,10 +282,15 @@ static void lay_out(struct config *c, const struct config_input *in, struct aren
 
 struct config *config_new(const struct config_input *in)
 {
-    struct arena arena = {0};
-    struct config shape = {.policy = in->policy, .page_tokens = in->page_tokens, .chunk_tokens = in->chunk_tokens,
-                           .layers = in->layers, .requests_len = in->requests_len, .wire_reverse = in->wire_reverse,
-                           .attempts = 1 + in->policy.engine[ENGINE_RETRIES]}, *c;
+    struct arena arena = { 0 };
+    struct config shape = { .policy = in->policy,
+                            .page_tokens = in->page_tokens,
+                            .chunk_tokens = in->chunk_tokens,
+                            .layers = in->layers,
+                            .requests_len = in->requests_len,
+                            .wire_reverse = in->wire_reverse,
+                            .attempts = 1 + in->policy.engine[ENGINE_RETRIES] },
+                  *c;
 
     memcpy(shape.sides, in->sides, sizeof shape.sides);
     shape.prefill_len = in->sides[SIDE_PREFILL].instances * in->sides[SIDE_PREFILL].ranks;

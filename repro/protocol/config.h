@@ -32,33 +32,34 @@ struct worker_layout {
     struct actor_layout actor;
     struct cells dest_pages; /* [chunk_pages_max]: the copy taken at chunk.check */
     struct cells dest_slot, dest_aux;
-    struct cells handles;    /* asynchronous engines: bit e - EFFECT_KV for each effect that is not done */
+    struct cells handles; /* asynchronous engines: bit e - EFFECT_KV for each effect that is not done */
 };
 
 struct prefill_layout {
     struct actor_layout scheduler, receiver;
-    struct worker_layout *workers;               /* [workers] */
-    struct cells queue_len, queue, queue_chunk;  /* all transfer queues in one list, in the order of arrival */
-    struct cells order_len, order;               /* local requests in the order of arrival until they are answered */
-    struct cells stage, chunks_computed;         /* [requests] */
-    struct cells concluded;                      /* [requests] aborted here: its sender answers failed from now on */
+    struct worker_layout *workers;              /* [workers] */
+    struct cells queue_len, queue, queue_chunk; /* all transfer queues in one list, in the order of arrival */
+    struct cells order_len, order;              /* local requests in the order of arrival until they are answered */
+    struct cells stage, chunks_computed;        /* [requests] */
+    struct cells concluded;                     /* [requests] aborted here: its sender answers failed from now on */
     /* The source, as the chunks carry it: kept until no chunk of the request is queued or in a worker, even if the
      * scheduler has released it by then. */
-    struct cells slot;                           /* [requests] */
-    struct cells pages;                          /* [requests x prompt_pages_max] */
+    struct cells slot;                                                            /* [requests] */
+    struct cells pages;                                                           /* [requests x prompt_pages_max] */
     struct cells room_status, room_target, room_outstanding, room_slot, room_aux; /* [requests] by room */
-    struct cells room_pages;                     /* [requests x prompt_pages_max] destination pages */
-    struct cells session_failed;                 /* [decode machines] */
+    struct cells room_pages;     /* [requests x prompt_pages_max] destination pages */
+    struct cells session_failed; /* [decode machines] */
     struct allocator_layout page_pool, slot_pool;
 };
 
 struct decode_layout {
     struct actor_layout scheduler, receiver;
     struct cells phase;
-    struct cells order_len, order;   /* local requests sorted by stage, within a stage by arrival */
-    struct cells stage, failed, status, aux, expired, fence, in_batch, slot, aux_slot, request_slot, pages_len, tokens; /* [requests] */
-    struct cells arrived;            /* [requests x parts_max] notifications seen: KV chunks, state, aux */
-    struct cells pages;              /* [requests x pages_max] */
+    struct cells order_len, order; /* local requests sorted by stage, within a stage by arrival */
+    struct cells stage, failed, status, aux, expired, fence, in_batch, slot, aux_slot, request_slot, pages_len,
+        tokens;           /* [requests] */
+    struct cells arrived; /* [requests x parts_max] notifications seen: KV chunks, state, aux */
+    struct cells pages;   /* [requests x pages_max] */
     struct cells room_request, room_armed, room_acks; /* [requests] by room */
     struct cells page_owner, slot_owner, aux_owner;   /* [len + 1]: local request + 1, 0: free */
     struct allocator_layout page_pool, slot_pool, aux_pool, request_pool;
@@ -67,13 +68,13 @@ struct decode_layout {
 struct machine_config {
     enum side side;
     uint32_t instance, rank;
-    uint32_t workers;           /* prefill: transfer workers, each with its queue */
-    uint32_t actors;            /* 2 + workers */
-    uint32_t *requests;         /* [requests_len]: local to global */
-    uint32_t *rooms;            /* [requests_len]: local request to local room */
+    uint32_t workers;   /* prefill: transfer workers, each with its queue */
+    uint32_t actors;    /* 2 + workers */
+    uint32_t *requests; /* [requests_len]: local to global */
+    uint32_t *rooms;    /* [requests_len]: local request to local room */
     uint32_t requests_len;
     uint32_t prompt_pages_max, pages_max, chunk_pages_max, parts_max; /* parts of a transfer: its chunks, state, aux */
-    uint32_t offset, size;      /* of its block in the world */
+    uint32_t offset, size;                                            /* of its block in the world */
     struct prefill_layout prefill;
     struct decode_layout decode;
 };
@@ -83,7 +84,7 @@ struct request_config {
     uint32_t prefill, decode;             /* machines */
     uint32_t prefill_local, decode_local; /* its number on each */
     uint32_t room;
-    uint32_t wire;                        /* first of its wire entries: per attempt its chunks' KV, state, aux */
+    uint32_t wire; /* first of its wire entries: per attempt its chunks' KV, state, aux */
 };
 
 /* One side as config_new() takes it. */

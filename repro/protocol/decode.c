@@ -56,7 +56,7 @@ struct decode {
 
 static struct decode open_machine(const struct config *c, uint32_t machine, uint8_t *state, struct actions *out)
 {
-    return (struct decode){c, &c->machines[machine], &c->machines[machine].decode, state, out};
+    return (struct decode){ c, &c->machines[machine], &c->machines[machine].decode, state, out };
 }
 
 /* For the questions that change nothing: machine_ready() and its like. */
@@ -342,16 +342,14 @@ static bool needs_page(const struct decode *d, uint32_t q)
 static bool find_runnable(const struct decode *d, uint32_t *q)
 {
     for (uint32_t at = 0; next_at(d, DECODE_RUNNING, &at, q); at++)
-        if (!cell(d->s, &d->l->in_batch, *q) &&
-            (!needs_page(d, *q) || allocator_available(&d->l->page_pool, d->s) > 0))
+        if (!cell(d->s, &d->l->in_batch, *q) && (!needs_page(d, *q) || allocator_available(&d->l->page_pool, d->s) > 0))
             return true;
     return false;
 }
 
 static void finish(struct decode *d, uint32_t q)
 {
-    cell_set(d->s, &d->l->scheduler.status, 0,
-             cell(d->s, &d->l->failed, q) ? POINT_STATUS_ABORT : POINT_STATUS_OK);
+    cell_set(d->s, &d->l->scheduler.status, 0, cell(d->s, &d->l->failed, q) ? POINT_STATUS_ABORT : POINT_STATUS_OK);
     scheduler_at(d, q, SCHEDULER_FINISHED, POINT_REQUEST_FINISH,
                  (enum point_status)cell(d->s, &d->l->scheduler.status, 0));
 }
@@ -467,7 +465,8 @@ static void take_transfer(struct decode *d, uint32_t q)
         scheduler_idle(d);
     } else {
         cell_set(d->s, &d->l->scheduler.status, 0, aux == AUX_OWN ? POINT_STATUS_OWN : POINT_STATUS_FOREIGN);
-        scheduler_at(d, q, SCHEDULER_CONSUMED, POINT_AUX_CONSUME, aux == AUX_OWN ? POINT_STATUS_OWN : POINT_STATUS_FOREIGN);
+        scheduler_at(d, q, SCHEDULER_CONSUMED, POINT_AUX_CONSUME,
+                     aux == AUX_OWN ? POINT_STATUS_OWN : POINT_STATUS_FOREIGN);
     }
 }
 
@@ -569,7 +568,8 @@ static void commit(struct decode *d, uint32_t q)
 
 static void after_consume(struct decode *d, uint32_t q)
 {
-    if (cell(d->s, &d->l->scheduler.status, 0) == POINT_STATUS_OWN || !d->c->policy.core[CORE_AUX_GUARD] || MUTANT(13)) {
+    if (cell(d->s, &d->l->scheduler.status, 0) == POINT_STATUS_OWN || !d->c->policy.core[CORE_AUX_GUARD] ||
+        MUTANT(13)) {
         commit(d, q);
         return;
     }
@@ -787,7 +787,7 @@ void decode_step(const struct config *c, uint32_t machine, uint8_t *state, const
 struct ready decode_ready(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
 {
     struct decode d = look_at(c, machine, state);
-    const struct ready go = {READY_GO, 1}, idle = {READY_IDLE, 0}, waiting = {READY_WAITING, 0};
+    const struct ready go = { READY_GO, 1 }, idle = { READY_IDLE, 0 }, waiting = { READY_WAITING, 0 };
     uint32_t q = cell(state, &d.l->scheduler.request, 0) - 1;
 
     if (actor == ACTOR_RECEIVER)
@@ -801,9 +801,9 @@ struct ready decode_ready(const struct config *c, uint32_t machine, const uint8_
     case SCHEDULER_FORWARD:
         return waiting;
     case SCHEDULER_PICK:
-        return (struct ready){READY_GO, cell(state, &pick_pool(&d, q)->free_len, 0)};
+        return (struct ready){ READY_GO, cell(state, &pick_pool(&d, q)->free_len, 0) };
     case SCHEDULER_PICK_GROWTH:
-        return (struct ready){READY_GO, cell(state, &d.l->page_pool.free_len, 0)};
+        return (struct ready){ READY_GO, cell(state, &d.l->page_pool.free_len, 0) };
     default:
         return go;
     }

@@ -3,7 +3,10 @@
 #include "decode.h"
 #include "prefill.h"
 
-static bool is_prefill(const struct config *c, uint32_t machine) { return machine < c->prefill_len; }
+static bool is_prefill(const struct config *c, uint32_t machine)
+{
+    return machine < c->prefill_len;
+}
 
 void machine_step(const struct config *c, uint32_t machine, uint8_t *state, const struct event *event,
                   struct actions *actions)

@@ -37,16 +37,16 @@ struct message {
     uint32_t from, to; /* machines; the client is config.machines_len */
     uint32_t request;
     enum point_status status;
-    uint32_t part; /* NOTIFY: chunk of a KV write, or chunks (the state slot), or chunks + 1 (the aux slot) */
+    uint32_t part;        /* NOTIFY: chunk of a KV write, or chunks (the state slot), or chunks + 1 (the aux slot) */
     const uint8_t *world; /* METADATA: the block that the destination is read from (config.metadata_*); not kept */
 };
 
 enum effect {
     EFFECT_NONE,
-    EFFECT_FORWARD, /* run the model: a prefill's chunk, or decode's batch */
-    EFFECT_KV,      /* write one chunk's pages, one-sidedly */
-    EFFECT_STATE,   /* write the state slot */
-    EFFECT_AUX,     /* write the aux record */
+    EFFECT_FORWARD,  /* run the model: a prefill's chunk, or decode's batch */
+    EFFECT_KV,       /* write one chunk's pages, one-sidedly */
+    EFFECT_STATE,    /* write the state slot */
+    EFFECT_AUX,      /* write the aux record */
     EFFECT_AUX_READ, /* wait until the aux slot holds a room id, and compare it: status own or foreign */
     EFFECT_FENCE     /* revoke destination keys, in the core's fence_scope: no write that has them can land any more */
 };
@@ -56,19 +56,19 @@ enum event_type { EVENT_GO, EVENT_MESSAGE, EVENT_DONE, EVENT_TIMER };
 struct event {
     enum event_type type;
     uint32_t actor;
-    uint32_t choice;           /* GO: below ready.choices */
-    enum effect effect;        /* DONE */
-    uint32_t request;          /* DONE of AUX_READ, FENCE; TIMER: whose hold */
-    enum point_status status;  /* DONE: ok, error, refused (its destination was fenced); own, foreign */
-    struct message message;    /* MESSAGE */
+    uint32_t choice;          /* GO: below ready.choices */
+    enum effect effect;       /* DONE */
+    uint32_t request;         /* DONE of AUX_READ, FENCE; TIMER: whose hold */
+    enum point_status status; /* DONE: ok, error, refused (its destination was fenced); own, foreign */
+    struct message message;   /* MESSAGE */
 };
 
 enum action_type {
     ACTION_POINT,
-    ACTION_SEND,    /* message */
-    ACTION_POST,    /* effect, by worker `actor` */
-    ACTION_ABANDON, /* effect: its worker waits for it no longer; the bytes fly on */
-    ACTION_ANSWER,  /* tell the client of this side: status ok, abort or error */
+    ACTION_SEND,     /* message */
+    ACTION_POST,     /* effect, by worker `actor` */
+    ACTION_ABANDON,  /* effect: its worker waits for it no longer; the bytes fly on */
+    ACTION_ANSWER,   /* tell the client of this side: status ok, abort or error */
     ACTION_AUX_CLEAR /* aux slot n was given back; status ok: zero its room id, skip: leave it */
 };
 
@@ -79,7 +79,7 @@ struct action {
     uint32_t actor;
     uint32_t request; /* global number; config.requests_len: none */
     uint32_t chunk;
-    uint32_t n;       /* POINT token: which; AUX_CLEAR: slot; SEND of NOTIFY: part */
+    uint32_t n; /* POINT token: which; AUX_CLEAR: slot; SEND of NOTIFY: part */
     enum point_status status;
     enum message_type message;
     uint32_t to;
@@ -144,7 +144,7 @@ bool machine_local(const struct config *c, uint32_t machine, const uint8_t *stat
 static inline struct action *act(struct actions *a, enum action_type type)
 {
     assert(a->len < ACTIONS_MAX);
-    a->at[a->len] = (struct action){.type = type};
+    a->at[a->len] = (struct action){ .type = type };
     return &a->at[a->len++];
 }
 

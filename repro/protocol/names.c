@@ -3,7 +3,7 @@
 #include <string.h>
 
 const struct point_row point_rows[POINT_COUNT] = {
-#define X(id, name, side, actor, what) {name, WHERE_##side, WHO_##actor, what},
+#define X(id, name, side, actor, what) { name, WHERE_##side, WHO_##actor, what },
     POINT_TABLE(X)
 #undef X
 };
@@ -14,10 +14,13 @@ static const char *const statuses[POINT_STATUS_COUNT] = {
 #undef X
 };
 
-static const char *const sides[SIDE_COUNT] = {"prefill", "decode"};
-static const char *const whos[] = {"scheduler", "receiver", "worker", "receiver or worker", "transfer"};
+static const char *const sides[SIDE_COUNT] = { "prefill", "decode" };
+static const char *const whos[] = { "scheduler", "receiver", "worker", "receiver or worker", "transfer" };
 
-const char *point_name(unsigned point) { return point < POINT_COUNT ? point_rows[point].name : "?"; }
+const char *point_name(unsigned point)
+{
+    return point < POINT_COUNT ? point_rows[point].name : "?";
+}
 
 int point_by_name(const char *name)
 {
@@ -27,7 +30,10 @@ int point_by_name(const char *name)
     return -1;
 }
 
-const char *point_status_name(unsigned status) { return status < POINT_STATUS_COUNT ? statuses[status] : "?"; }
+const char *point_status_name(unsigned status)
+{
+    return status < POINT_STATUS_COUNT ? statuses[status] : "?";
+}
 
 int point_status_by_name(const char *name)
 {
@@ -37,6 +43,12 @@ int point_status_by_name(const char *name)
     return -1;
 }
 
-const char *side_name(unsigned side) { return side < SIDE_COUNT ? sides[side] : "?"; }
+const char *side_name(unsigned side)
+{
+    return side < SIDE_COUNT ? sides[side] : "?";
+}
 
-const char *who_name(unsigned who) { return who < sizeof whos / sizeof whos[0] ? whos[who] : "?"; }
+const char *who_name(unsigned who)
+{
+    return who < sizeof whos / sizeof whos[0] ? whos[who] : "?";
+}

@@ -39,14 +39,15 @@
     X(HOLD_BEGIN, "hold.begin", DECODE, SCHEDULER, "an aborted request's memory is held instead of freed")             \
     X(ACK_RECEIVE, "ack.receive", DECODE, RECEIVER, "an ack has arrived (status: counted, dropped)")                   \
     X(HOLD_EXPIRE, "hold.expire", DECODE, SCHEDULER, "the scheduler saw that a hold's timer has run out")              \
-    X(FENCE, "fence", DECODE, SCHEDULER, "the keys of the destination are revoked: no write that has them can land")    \
+    X(FENCE, "fence", DECODE, SCHEDULER, "the keys of the destination are revoked: no write that has them can land")   \
     X(PAGES_FREE, "pages.free", DECODE, SCHEDULER, "a request's pages and slots were freed")                           \
     X(STATUS_RECEIVE, "status.receive", DECODE, RECEIVER, "a transfer's status has arrived (status: success, failed)") \
     X(AUX_CONSUME, "aux.consume", DECODE, SCHEDULER, "the aux record was compared (status: own, foreign)")             \
     X(TRANSFER_COMMIT, "transfer.commit", DECODE, SCHEDULER, "decode accepted the transfer and will decode from it")   \
     X(TOKEN, "token", DECODE, SCHEDULER, "token n (0-based) was chosen")                                               \
     X(REQUEST_FINISH, "request.finish", DECODE, SCHEDULER, "the last token was chosen, memory not yet freed")          \
-    X(CLIENT_ANSWER, "client.answer", EITHER, SCHEDULER, "the client of this side was answered (status: ok, abort, error)")
+    X(CLIENT_ANSWER, "client.answer", EITHER, SCHEDULER,                                                               \
+      "the client of this side was answered (status: ok, abort, error)")
 
 enum point {
 #define X(id, name, side, actor, what) POINT_##id,
@@ -56,20 +57,20 @@ enum point {
 };
 
 /* Details that some points carry; the word after the point in a trace, and the key `status` of a match. */
-#define POINT_STATUS_TABLE(X)                                                                                          \
-    X(NONE, "none")                                                                                                    \
-    X(OK, "ok")                                                                                                        \
-    X(SKIP, "skip")                                                                                                    \
-    X(ERROR, "error")                                                                                                  \
-    X(REFUSED, "refused")                                                                                              \
-    X(ABORT, "abort")                                                                                                  \
-    X(SUCCESS, "success")                                                                                              \
-    X(FAILED, "failed")                                                                                                \
-    X(RECEIVED, "received")                                                                                            \
-    X(DRAINED, "drained")                                                                                              \
-    X(COUNTED, "counted")                                                                                              \
-    X(DROPPED, "dropped")                                                                                              \
-    X(OWN, "own")                                                                                                      \
+#define POINT_STATUS_TABLE(X) \
+    X(NONE, "none")           \
+    X(OK, "ok")               \
+    X(SKIP, "skip")           \
+    X(ERROR, "error")         \
+    X(REFUSED, "refused")     \
+    X(ABORT, "abort")         \
+    X(SUCCESS, "success")     \
+    X(FAILED, "failed")       \
+    X(RECEIVED, "received")   \
+    X(DRAINED, "drained")     \
+    X(COUNTED, "counted")     \
+    X(DROPPED, "dropped")     \
+    X(OWN, "own")             \
     X(FOREIGN, "foreign")
 
 enum point_status {

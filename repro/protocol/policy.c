@@ -4,18 +4,18 @@
 #include <string.h>
 
 const struct knob_row core_knobs[CORE_KNOB_COUNT] = {
-#define X(id, name, kind, values, what) {name, KNOB_##kind, values, what},
+#define X(id, name, kind, values, what) { name, KNOB_##kind, values, what },
     CORE_KNOB_TABLE(X)
 #undef X
 };
 
 const struct knob_row engine_knobs[ENGINE_KNOB_COUNT] = {
-#define X(id, name, kind, values, what) {name, KNOB_##kind, values, what},
+#define X(id, name, kind, values, what) { name, KNOB_##kind, values, what },
     ENGINE_KNOB_TABLE(X)
 #undef X
 };
 
-#define SECONDS(n) ((n) * 1000000u)
+#define SECONDS(n) ((n)*1000000u)
 
 /*
  * Where the values come from: repository, commit, file, lines, function. SGLang's paths are below python/sglang/srt/;
@@ -23,97 +23,98 @@ const struct knob_row engine_knobs[ENGINE_KNOB_COUNT] = {
  * "Proposed here" has no code upstream.
  */
 #define SGL_BEFORE "SGLang 86b9bf5812 (before #27372) "
-#define SGL_27372 "SGLang 57909f731b (#27372) "
-#define SGL_35049 "SGLang 97dedd1ce9 (#35049) "
-#define SGL_35360 "SGLang adca19c497 (#35360) "
-#define SGL_MAIN "SGLang 90354326c7 "
+#define SGL_27372  "SGLang 57909f731b (#27372) "
+#define SGL_35049  "SGLang 97dedd1ce9 (#35049) "
+#define SGL_35360  "SGLang adca19c497 (#35360) "
+#define SGL_MAIN   "SGLang 90354326c7 "
 #define FORK_GRACE "KastanDay/sglang 79b87f9f51 "
-#define MOONCAKE "Mooncake 3b5a594133 "
-#define NIXL "NIXL 8770b655a6 "
+#define MOONCAKE   "Mooncake 3b5a594133 "
+#define NIXL       "NIXL 8770b655a6 "
 
-#define COMMON "disaggregation/common/conn.py"
-#define WORKER "disaggregation/mooncake/conn.py"
+#define COMMON      "disaggregation/common/conn.py"
+#define WORKER      "disaggregation/mooncake/conn.py"
 #define NIXL_WORKER "disaggregation/nixl/conn.py"
-#define DECODE "disaggregation/decode.py"
-#define SCHEDULER "managers/scheduler.py"
-#define BATCH "mooncake-integration/transfer_engine/transfer_engine_py.cpp"
-#define UCX "src/plugins/ucx/ucx_backend.cpp"
+#define DECODE      "disaggregation/decode.py"
+#define SCHEDULER   "managers/scheduler.py"
+#define BATCH       "mooncake-integration/transfer_engine/transfer_engine_py.cpp"
+#define UCX         "src/plugins/ucx/ucx_backend.cpp"
 
 /* What other rows start from. A row lists one of these and then only what it changes. */
 #define AS_27372                                                                                                       \
-    [CORE_ABORT_NOTICE] = {true, SGL_27372 COMMON ":1083-1111 CommonKVReceiver.abort: ABORT to every prefill rank"},   \
-    [CORE_ABORT_ACK] = {ABORT_ACK_RECEIVED,                                                                            \
-        SGL_27372 WORKER ":1405-1441 bootstrap_thread: a two-frame ABORT_ACK on receipt"},                             \
-    [CORE_COUNT_AT] = {COUNT_AT_AFTER_CHECK,                                                                           \
-        SGL_27372 WORKER ":1163-1184 transfer_worker: nothing is counted for an ack"},                                 \
-    [CORE_ACK_LIVE_ROOM] = {false, SGL_27372 WORKER ":1405-1441 bootstrap_thread: no drain ack exists"},               \
-    [CORE_ACK_CLEARED_ROOM] = {ACK_CLEARED_NEVER,                                                                      \
-        SGL_27372 WORKER ":1405-1441 bootstrap_thread: no drain ack exists"},                                          \
-    [CORE_CLEARED_ROOM_REGISTERS] = {false, SGL_27372 WORKER ":1405-1441 bootstrap_thread: no ack target exists"},     \
-    [CORE_CLEAR_KEEPS_TARGET] = {CLEAR_KEEPS_NEVER,                                                                    \
-        SGL_27372 COMMON ":846-851 CommonKVSender.clear: no ack target exists"},                                       \
-    [CORE_FREE] = {FREE_AT_ABORT, SGL_27372 DECODE ":1631-1632 pop_transferred: release_kv_cache at once"},            \
-    [CORE_FENCE_SCOPE] = {FENCE_ROOM, "proposed here; upstream has no fence, and nothing reads this without one"},     \
-    [CORE_ARM] = {ARM_AFTER_SEND, SGL_27372 SCHEDULER ":3646-3649 abort_request: sends, and has no tracker to arm"},   \
-    [CORE_HOLD_ENDS_BY_ACK] = {false, SGL_27372 WORKER ":1513-1518 decode_thread: an ABORT_ACK is only logged"},       \
-    [CORE_HOLD_ENDS_BY_TIMER] = {false, SGL_27372 DECODE ":1631-1632 pop_transferred: no hold exists"},                \
-    [CORE_HOLD_TIMEOUT] = {SECONDS(0), SGL_27372 DECODE ":1631-1632 pop_transferred: no hold exists"},                 \
-    [CORE_HOLD_FAILURES] = {false, SGL_27372 DECODE ":1631-1632 pop_transferred: no hold exists"},                     \
-    [CORE_RECHECK_KV] = {false, SGL_27372 WORKER ":1171-1184 transfer_worker: the only look at the room"},             \
-    [CORE_RECHECK_STATE] = {false,                                                                                     \
-        SGL_27372 WORKER ":1312-1319 transfer_worker: maybe_send_extra follows unchecked"},                            \
-    [CORE_RECHECK_AUX] = {false, SGL_27372 WORKER ":1321-1326 transfer_worker: send_aux follows unchecked"},           \
-    [CORE_RECHECK_STATUS] = {false, SGL_27372 WORKER ":1332-1343 transfer_worker: the status follows unchecked"},      \
-    [CORE_AUX_GUARD] = {true, SGL_27372 DECODE ":1483-1500 _commit_transfer_to_req: bootstrap_room compared"},         \
-    [CORE_AUX_CLEAR] = {true,                                                                                          \
-        SGL_27372 DECODE ":1679-1682 pop_transferred: bootstrap_room set to 0 before the slot is freed"}
+    [CORE_ABORT_NOTICE] = { true, SGL_27372 COMMON ":1083-1111 CommonKVReceiver.abort: ABORT to every prefill rank" }, \
+    [CORE_ABORT_ACK] = { ABORT_ACK_RECEIVED,                                                                           \
+                         SGL_27372 WORKER ":1405-1441 bootstrap_thread: a two-frame ABORT_ACK on receipt" },           \
+    [CORE_COUNT_AT] = { COUNT_AT_AFTER_CHECK,                                                                          \
+                        SGL_27372 WORKER ":1163-1184 transfer_worker: nothing is counted for an ack" },                \
+    [CORE_ACK_LIVE_ROOM] = { false, SGL_27372 WORKER ":1405-1441 bootstrap_thread: no drain ack exists" },             \
+    [CORE_ACK_CLEARED_ROOM] = { ACK_CLEARED_NEVER,                                                                     \
+                                SGL_27372 WORKER ":1405-1441 bootstrap_thread: no drain ack exists" },                 \
+    [CORE_CLEARED_ROOM_REGISTERS] = { false, SGL_27372 WORKER ":1405-1441 bootstrap_thread: no ack target exists" },   \
+    [CORE_CLEAR_KEEPS_TARGET] = { CLEAR_KEEPS_NEVER,                                                                   \
+                                  SGL_27372 COMMON ":846-851 CommonKVSender.clear: no ack target exists" },            \
+    [CORE_FREE] = { FREE_AT_ABORT, SGL_27372 DECODE ":1631-1632 pop_transferred: release_kv_cache at once" },          \
+    [CORE_FENCE_SCOPE] = { FENCE_ROOM, "proposed here; upstream has no fence, and nothing reads this without one" },   \
+    [CORE_ARM] = { ARM_AFTER_SEND, SGL_27372 SCHEDULER ":3646-3649 abort_request: sends, and has no tracker to arm" }, \
+    [CORE_HOLD_ENDS_BY_ACK] = { false, SGL_27372 WORKER ":1513-1518 decode_thread: an ABORT_ACK is only logged" },     \
+    [CORE_HOLD_ENDS_BY_TIMER] = { false, SGL_27372 DECODE ":1631-1632 pop_transferred: no hold exists" },              \
+    [CORE_HOLD_TIMEOUT] = { SECONDS(0), SGL_27372 DECODE ":1631-1632 pop_transferred: no hold exists" },               \
+    [CORE_HOLD_FAILURES] = { false, SGL_27372 DECODE ":1631-1632 pop_transferred: no hold exists" },                   \
+    [CORE_RECHECK_KV] = { false, SGL_27372 WORKER ":1171-1184 transfer_worker: the only look at the room" },           \
+    [CORE_RECHECK_STATE] = { false,                                                                                    \
+                             SGL_27372 WORKER ":1312-1319 transfer_worker: maybe_send_extra follows unchecked" },      \
+    [CORE_RECHECK_AUX] = { false, SGL_27372 WORKER ":1321-1326 transfer_worker: send_aux follows unchecked" },         \
+    [CORE_RECHECK_STATUS] = { false, SGL_27372 WORKER ":1332-1343 transfer_worker: the status follows unchecked" },    \
+    [CORE_AUX_GUARD] = { true, SGL_27372 DECODE ":1483-1500 _commit_transfer_to_req: bootstrap_room compared" },       \
+    [CORE_AUX_CLEAR] = { true, SGL_27372 DECODE                                                                        \
+                         ":1679-1682 pop_transferred: bootstrap_room set to 0 before the slot is freed" }
 
 #define AS_35360                                                                                                       \
-    [CORE_ABORT_NOTICE] = {true, SGL_35360 COMMON ":1573-1601 CommonKVReceiver.abort: ABORT to every prefill rank"},   \
-    [CORE_ABORT_ACK] = {ABORT_ACK_DRAINED,                                                                             \
-        SGL_35360 COMMON ":378-401 _maybe_ack_drained_abort: a three-frame ABORT_ACK"},                                \
-    [CORE_COUNT_AT] = {COUNT_AT_DEQUEUE,                                                                               \
-        SGL_35360 WORKER ":1640-1646 transfer_worker: counted before the look at the room"},                           \
-    [CORE_ACK_LIVE_ROOM] = {true,                                                                                      \
-        SGL_35360 WORKER ":2009-2016 bootstrap_thread: registers the target, then tries once"},                        \
-    [CORE_ACK_CLEARED_ROOM] = {ACK_CLEARED_WHEN_DRAINED,                                                               \
-        SGL_35360 WORKER ":2021-2027 bootstrap_thread: acked only with nothing outstanding"},                          \
-    [CORE_CLEARED_ROOM_REGISTERS] = {false,                                                                            \
-        SGL_35360 WORKER ":2021-2028 bootstrap_thread: else nothing is registered"},                                   \
-    [CORE_CLEAR_KEEPS_TARGET] = {CLEAR_KEEPS_NEVER,                                                                    \
-        SGL_35360 COMMON ":1313-1316 CommonKVSender.clear: drops the target"},                                         \
-    [CORE_FREE] = {FREE_HOLD, SGL_35360 DECODE ":2156-2166 pop_transferred: _defer_release"},                          \
-    [CORE_FENCE_SCOPE] = {FENCE_ROOM, "proposed here; upstream has no fence, and nothing reads this without one"},     \
-    [CORE_ARM] = {ARM_AFTER_SEND,                                                                                      \
-        SGL_35360 SCHEDULER ":4600-4613 abort_request: the tracker is made once the ABORT is sent"},                   \
-    [CORE_HOLD_ENDS_BY_ACK] = {true,                                                                                   \
-        SGL_35360 DECODE ":2267-2271 resolve_deferred_releases: as many distinct ranks as were told"},                 \
-    [CORE_HOLD_ENDS_BY_TIMER] = {true,                                                                                 \
-        SGL_35360 DECODE ":2268-2281 resolve_deferred_releases: releasing anyway past the deadline"},                  \
-    [CORE_HOLD_TIMEOUT] = {SECONDS(30),                                                                                \
-        SGL_35360 "environ.py:629 SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE_TIMEOUT"},                          \
-    [CORE_HOLD_FAILURES] = {false,                                                                                     \
-        SGL_35360 DECODE ":2156-2170 pop_transferred: held only if this decode sent an ABORT"},                        \
-    [CORE_RECHECK_KV] = {false, SGL_35360 WORKER ":1648-1665 transfer_worker: the only look at the room"},             \
-    [CORE_RECHECK_STATE] = {false,                                                                                     \
-        SGL_35360 WORKER ":1856-1863 transfer_worker: maybe_send_extra follows unchecked"},                            \
-    [CORE_RECHECK_AUX] = {false, SGL_35360 WORKER ":1887-1892 transfer_worker: send_aux follows unchecked"},           \
-    [CORE_RECHECK_STATUS] = {false, SGL_35360 WORKER ":1898-1909 transfer_worker: the status follows unchecked"},      \
-    [CORE_AUX_GUARD] = {true, SGL_35360 DECODE ":1955-1970 _commit_transfer_to_req: bootstrap_room compared"},         \
-    [CORE_AUX_CLEAR] = {true,                                                                                          \
-        SGL_35360 DECODE ":2221-2224, 2247 pop_transferred, _do_release: bootstrap_room set to 0"}
+    [CORE_ABORT_NOTICE] = { true, SGL_35360 COMMON ":1573-1601 CommonKVReceiver.abort: ABORT to every prefill rank" }, \
+    [CORE_ABORT_ACK] = { ABORT_ACK_DRAINED,                                                                            \
+                         SGL_35360 COMMON ":378-401 _maybe_ack_drained_abort: a three-frame ABORT_ACK" },              \
+    [CORE_COUNT_AT] = { COUNT_AT_DEQUEUE,                                                                              \
+                        SGL_35360 WORKER ":1640-1646 transfer_worker: counted before the look at the room" },          \
+    [CORE_ACK_LIVE_ROOM] = { true,                                                                                     \
+                             SGL_35360 WORKER ":2009-2016 bootstrap_thread: registers the target, then tries once" },  \
+    [CORE_ACK_CLEARED_ROOM] = { ACK_CLEARED_WHEN_DRAINED,                                                              \
+                                SGL_35360 WORKER ":2021-2027 bootstrap_thread: acked only with nothing outstanding" }, \
+    [CORE_CLEARED_ROOM_REGISTERS] = { false,                                                                           \
+                                      SGL_35360 WORKER ":2021-2028 bootstrap_thread: else nothing is registered" },    \
+    [CORE_CLEAR_KEEPS_TARGET] = { CLEAR_KEEPS_NEVER,                                                                   \
+                                  SGL_35360 COMMON ":1313-1316 CommonKVSender.clear: drops the target" },              \
+    [CORE_FREE] = { FREE_HOLD, SGL_35360 DECODE ":2156-2166 pop_transferred: _defer_release" },                        \
+    [CORE_FENCE_SCOPE] = { FENCE_ROOM, "proposed here; upstream has no fence, and nothing reads this without one" },   \
+    [CORE_ARM] = { ARM_AFTER_SEND,                                                                                     \
+                   SGL_35360 SCHEDULER ":4600-4613 abort_request: the tracker is made once the ABORT is sent" },       \
+    [CORE_HOLD_ENDS_BY_ACK] = { true, SGL_35360 DECODE                                                                 \
+                                ":2267-2271 resolve_deferred_releases: as many distinct ranks as were told" },         \
+    [CORE_HOLD_ENDS_BY_TIMER] = { true, SGL_35360 DECODE                                                               \
+                                  ":2268-2281 resolve_deferred_releases: releasing anyway past the deadline" },        \
+    [CORE_HOLD_TIMEOUT] = { SECONDS(30),                                                                               \
+                            SGL_35360 "environ.py:629 SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE_TIMEOUT" },     \
+    [CORE_HOLD_FAILURES] = { false,                                                                                    \
+                             SGL_35360 DECODE ":2156-2170 pop_transferred: held only if this decode sent an ABORT" },  \
+    [CORE_RECHECK_KV] = { false, SGL_35360 WORKER ":1648-1665 transfer_worker: the only look at the room" },           \
+    [CORE_RECHECK_STATE] = { false,                                                                                    \
+                             SGL_35360 WORKER ":1856-1863 transfer_worker: maybe_send_extra follows unchecked" },      \
+    [CORE_RECHECK_AUX] = { false, SGL_35360 WORKER ":1887-1892 transfer_worker: send_aux follows unchecked" },         \
+    [CORE_RECHECK_STATUS] = { false, SGL_35360 WORKER ":1898-1909 transfer_worker: the status follows unchecked" },    \
+    [CORE_AUX_GUARD] = { true, SGL_35360 DECODE ":1955-1970 _commit_transfer_to_req: bootstrap_room compared" },       \
+    [CORE_AUX_CLEAR] = { true,                                                                                         \
+                         SGL_35360 DECODE ":2221-2224, 2247 pop_transferred, _do_release: bootstrap_room set to 0" }
 
-#define AS_40645                                                                                                       \
-    AS_35360,                                                                                                          \
-    [CORE_CLEARED_ROOM_REGISTERS] = {true, "SGLang #40645: a late abort registers while writes are outstanding"},      \
-    [CORE_CLEAR_KEEPS_TARGET] = {CLEAR_KEEPS_WHILE_OUTSTANDING,                                                        \
-                                 "SGLang #40645: the ack's destination is kept until outstanding writes drain"}
+#define AS_40645                                                                                                  \
+    AS_35360,                                                                                                     \
+        [CORE_CLEARED_ROOM_REGISTERS] = { true,                                                                   \
+                                          "SGLang #40645: a late abort registers while writes are outstanding" }, \
+        [CORE_CLEAR_KEEPS_TARGET] = { CLEAR_KEEPS_WHILE_OUTSTANDING,                                              \
+                                      "SGLang #40645: the ack's destination is kept until outstanding writes drain" }
 
-#define RECHECK_ALL                                                                                                    \
-    [CORE_RECHECK_KV] = {true, "proposed with SGLang #36610: drop the write at the point of send"},                    \
-    [CORE_RECHECK_STATE] = {true, "proposed here: #36610's look, again before the state slot's write"},                \
-    [CORE_RECHECK_AUX] = {true, "proposed here: #36610's look, again before the aux slot's write"},                    \
-    [CORE_RECHECK_STATUS] = {true, "proposed here: #36610's look, again before the status"}
+#define RECHECK_ALL                                                                                       \
+    [CORE_RECHECK_KV] = { true, "proposed with SGLang #36610: drop the write at the point of send" },     \
+    [CORE_RECHECK_STATE] = { true, "proposed here: #36610's look, again before the state slot's write" }, \
+    [CORE_RECHECK_AUX] = { true, "proposed here: #36610's look, again before the aux slot's write" },     \
+    [CORE_RECHECK_STATUS] = { true, "proposed here: #36610's look, again before the status" }
 
 /* Of two initializers the later one counts: that is how a row changes what it starts from. */
 #pragma GCC diagnostic push
@@ -347,9 +348,15 @@ static int knob_by_name(const struct knob_row *knobs, int knobs_len, const char 
     return -1;
 }
 
-int core_knob_by_name(const char *name) { return knob_by_name(core_knobs, CORE_KNOB_COUNT, name); }
+int core_knob_by_name(const char *name)
+{
+    return knob_by_name(core_knobs, CORE_KNOB_COUNT, name);
+}
 
-int engine_knob_by_name(const char *name) { return knob_by_name(engine_knobs, ENGINE_KNOB_COUNT, name); }
+int engine_knob_by_name(const char *name)
+{
+    return knob_by_name(engine_knobs, ENGINE_KNOB_COUNT, name);
+}
 
 void policy_set_core(struct policy *p, unsigned core_idx)
 {

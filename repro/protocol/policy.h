@@ -12,31 +12,31 @@
 #include <stdint.h>
 
 /* X(enumerator, name, kind, values, what it decides) */
-#define CORE_KNOB_TABLE(X)                                                                                             \
-    X(ABORT_NOTICE, "abort_notice", BOOL, "", "decode tells the prefill of an abort")                                  \
-    X(ABORT_ACK, "abort_ack", CHOICE, "none received drained",                                                         \
-      "what the prefill acknowledges: nothing, the notice's receipt, or that no write of the room is outstanding")     \
-    X(COUNT_AT, "count_at", CHOICE, "dequeue after_check", "when a chunk starts to count as outstanding")              \
-    X(ACK_LIVE_ROOM, "ack_live_room", BOOL, "", "an abort for a known room tries the ack at once")                     \
-    X(ACK_CLEARED_ROOM, "ack_cleared_room", CHOICE, "never always when_drained",                                       \
-      "whether an abort for a cleared room is acked at once")                                                          \
-    X(CLEARED_ROOM_REGISTERS, "cleared_room_registers", BOOL, "",                                                      \
-      "an abort for a cleared room with outstanding chunks registers the ack's target")                                \
-    X(CLEAR_KEEPS_TARGET, "clear_keeps_target", CHOICE, "never while_outstanding always",                              \
-      "whether clearing a room keeps the ack's target")                                                                \
-    X(FREE, "free", CHOICE, "at_abort hold fence", "when decode frees an aborted request's memory")                    \
-    X(FENCE_SCOPE, "fence_scope", CHOICE, "room session pool",                                                         \
-      "whose destination keys a fence revokes: the room's, its prefill rank's, or all of this decode rank")            \
-    X(ARM, "arm", CHOICE, "before_send after_send", "whether the ack tracker is ready before the abort is sent")       \
-    X(HOLD_ENDS_BY_ACK, "hold_ends_by_ack", BOOL, "", "drain acks of all prefill ranks end a hold")                    \
-    X(HOLD_ENDS_BY_TIMER, "hold_ends_by_timer", BOOL, "", "a timer ends a hold")                                       \
-    X(HOLD_TIMEOUT, "hold_timeout", DURATION, "", "that timer, from the hold's begin")                                 \
-    X(HOLD_FAILURES, "hold_failures", BOOL, "", "a failure that the prefill reports is held like an abort")            \
-    X(RECHECK_KV, "recheck_kv", BOOL, "", "the worker looks at the room again just before the KV write")               \
-    X(RECHECK_STATE, "recheck_state", BOOL, "", "the same before the state slot's write")                              \
-    X(RECHECK_AUX, "recheck_aux", BOOL, "", "the same before the aux slot's write")                                    \
-    X(RECHECK_STATUS, "recheck_status", BOOL, "", "the same before the success status")                                \
-    X(AUX_GUARD, "aux_guard", BOOL, "", "decode compares the aux record's room id before it commits")                  \
+#define CORE_KNOB_TABLE(X)                                                                                         \
+    X(ABORT_NOTICE, "abort_notice", BOOL, "", "decode tells the prefill of an abort")                              \
+    X(ABORT_ACK, "abort_ack", CHOICE, "none received drained",                                                     \
+      "what the prefill acknowledges: nothing, the notice's receipt, or that no write of the room is outstanding") \
+    X(COUNT_AT, "count_at", CHOICE, "dequeue after_check", "when a chunk starts to count as outstanding")          \
+    X(ACK_LIVE_ROOM, "ack_live_room", BOOL, "", "an abort for a known room tries the ack at once")                 \
+    X(ACK_CLEARED_ROOM, "ack_cleared_room", CHOICE, "never always when_drained",                                   \
+      "whether an abort for a cleared room is acked at once")                                                      \
+    X(CLEARED_ROOM_REGISTERS, "cleared_room_registers", BOOL, "",                                                  \
+      "an abort for a cleared room with outstanding chunks registers the ack's target")                            \
+    X(CLEAR_KEEPS_TARGET, "clear_keeps_target", CHOICE, "never while_outstanding always",                          \
+      "whether clearing a room keeps the ack's target")                                                            \
+    X(FREE, "free", CHOICE, "at_abort hold fence", "when decode frees an aborted request's memory")                \
+    X(FENCE_SCOPE, "fence_scope", CHOICE, "room session pool",                                                     \
+      "whose destination keys a fence revokes: the room's, its prefill rank's, or all of this decode rank")        \
+    X(ARM, "arm", CHOICE, "before_send after_send", "whether the ack tracker is ready before the abort is sent")   \
+    X(HOLD_ENDS_BY_ACK, "hold_ends_by_ack", BOOL, "", "drain acks of all prefill ranks end a hold")                \
+    X(HOLD_ENDS_BY_TIMER, "hold_ends_by_timer", BOOL, "", "a timer ends a hold")                                   \
+    X(HOLD_TIMEOUT, "hold_timeout", DURATION, "", "that timer, from the hold's begin")                             \
+    X(HOLD_FAILURES, "hold_failures", BOOL, "", "a failure that the prefill reports is held like an abort")        \
+    X(RECHECK_KV, "recheck_kv", BOOL, "", "the worker looks at the room again just before the KV write")           \
+    X(RECHECK_STATE, "recheck_state", BOOL, "", "the same before the state slot's write")                          \
+    X(RECHECK_AUX, "recheck_aux", BOOL, "", "the same before the aux slot's write")                                \
+    X(RECHECK_STATUS, "recheck_status", BOOL, "", "the same before the success status")                            \
+    X(AUX_GUARD, "aux_guard", BOOL, "", "decode compares the aux record's room id before it commits")              \
     X(AUX_CLEAR, "aux_clear", BOOL, "", "a freed aux slot's room id is set to 0, which means not yet written")
 
 enum core_knob {
@@ -47,19 +47,20 @@ enum core_knob {
 };
 
 /* X(enumerator, name, kind, values, what it decides); DESIGN section 6, second axis. */
-#define ENGINE_KNOB_TABLE(X)                                                                                           \
-    X(POSTING, "posting", CHOICE, "blocking async",                                                                    \
-      "one blocking call for a chunk's KV, then state, then aux; or all posted at once and then polled")               \
-    X(NOTICE, "notice", CHOICE, "status notification",                                                                 \
-      "decode learns of a transfer's end by a message of the worker, or by notifications that follow the data")        \
-    X(COMPLETION, "completion", CHOICE, "landed posted",                                                               \
-      "what a completion means: the bytes are there, or only that they were handed over")                              \
-    X(TIMEOUT, "timeout", DURATION, "",                                                                                \
-      "the engine gives up a write this long after its post, without stopping the bytes; 0: never")                    \
-    X(RETRIES, "retries", NUMBER, "", "how often the engine sends a failed write again, each try with its own time-out")                 \
-    X(UNKNOWN_ROOM, "unknown_room", CHOICE, "skip fail", "what a worker does with a chunk whose room is not known")    \
-    X(ERROR_KEEPS_COUNT, "error_keeps_count", BOOL, "", "after an error the chunk stays counted, so no ack follows")   \
-    X(FAILED_STICKY, "failed_sticky", BOOL, "", "a room that has failed stays failed when a success follows")          \
+#define ENGINE_KNOB_TABLE(X)                                                                                         \
+    X(POSTING, "posting", CHOICE, "blocking async",                                                                  \
+      "one blocking call for a chunk's KV, then state, then aux; or all posted at once and then polled")             \
+    X(NOTICE, "notice", CHOICE, "status notification",                                                               \
+      "decode learns of a transfer's end by a message of the worker, or by notifications that follow the data")      \
+    X(COMPLETION, "completion", CHOICE, "landed posted",                                                             \
+      "what a completion means: the bytes are there, or only that they were handed over")                            \
+    X(TIMEOUT, "timeout", DURATION, "",                                                                              \
+      "the engine gives up a write this long after its post, without stopping the bytes; 0: never")                  \
+    X(RETRIES, "retries", NUMBER, "",                                                                                \
+      "how often the engine sends a failed write again, each try with its own time-out")                             \
+    X(UNKNOWN_ROOM, "unknown_room", CHOICE, "skip fail", "what a worker does with a chunk whose room is not known")  \
+    X(ERROR_KEEPS_COUNT, "error_keeps_count", BOOL, "", "after an error the chunk stays counted, so no ack follows") \
+    X(FAILED_STICKY, "failed_sticky", BOOL, "", "a room that has failed stays failed when a success follows")        \
     X(BLACKLIST, "blacklist", BOOL, "", "a session's first failed write makes the worker skip it from then on")
 
 enum engine_knob {

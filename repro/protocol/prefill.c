@@ -24,7 +24,7 @@ enum { RECEIVER_IDLE, RECEIVER_ABORT, RECEIVER_ACKED };
 
 static struct prefill open_machine(const struct config *c, uint32_t machine, uint8_t *state, struct actions *out)
 {
-    return (struct prefill){c, &c->machines[machine], &c->machines[machine].prefill, state, out};
+    return (struct prefill){ c, &c->machines[machine], &c->machines[machine].prefill, state, out };
 }
 
 /* For the questions that change nothing: machine_ready() and its like. */
@@ -342,7 +342,7 @@ struct ready prefill_ready(const struct config *c, uint32_t machine, const uint8
 {
     struct prefill p = look_at(c, machine, state);
     unsigned pc = cell(state, &actor_of(&p, actor)->pc, 0);
-    const struct ready go = {READY_GO, 1}, idle = {READY_IDLE, 0}, waiting = {READY_WAITING, 0};
+    const struct ready go = { READY_GO, 1 }, idle = { READY_IDLE, 0 }, waiting = { READY_WAITING, 0 };
     uint32_t q;
 
     if (actor == ACTOR_SCHEDULER) {

@@ -24,7 +24,8 @@ struct prefill {
 };
 
 /* Actions, appended to p->out. */
-void prefill_point(struct prefill *p, uint32_t actor, enum point at, uint32_t q, uint32_t chunk, enum point_status status);
+void prefill_point(struct prefill *p, uint32_t actor, enum point at, uint32_t q, uint32_t chunk,
+                   enum point_status status);
 void prefill_send(struct prefill *p, enum message_type type, uint32_t to, uint32_t q, enum point_status status);
 void prefill_effect(struct prefill *p, enum action_type type, uint32_t actor, enum effect effect, uint32_t q,
                     uint32_t chunk);

@@ -2,7 +2,8 @@
 
 #include "../mutant.h"
 
-void prefill_point(struct prefill *p, uint32_t actor, enum point at, uint32_t q, uint32_t chunk, enum point_status status)
+void prefill_point(struct prefill *p, uint32_t actor, enum point at, uint32_t q, uint32_t chunk,
+                   enum point_status status)
 {
     struct action *a = act(p->out, ACTION_POINT);
 
@@ -24,7 +25,7 @@ void prefill_send(struct prefill *p, enum message_type type, uint32_t to, uint32
 }
 
 void prefill_effect(struct prefill *p, enum action_type type, uint32_t actor, enum effect effect, uint32_t q,
-                          uint32_t chunk)
+                    uint32_t chunk)
 {
     struct action *a = act(p->out, type);
 

@@ -60,7 +60,8 @@ struct work_unit {
     uint32_t actor, q, chunk, room;
 };
 
-static void worker_at(struct prefill *p, const struct work_unit *u, unsigned pc, enum point at, enum point_status status)
+static void worker_at(struct prefill *p, const struct work_unit *u, unsigned pc, enum point at,
+                      enum point_status status)
 {
     cell_set(p->s, &u->w->actor.pc, 0, pc);
     prefill_point(p, u->actor, at, u->q, u->chunk, status);
@@ -373,7 +374,7 @@ void worker_step(struct prefill *p, const struct event *e)
         worker_begin(p, k);
         return;
     }
-    u = (struct work_unit){w, e->actor, q1 - 1, cell(p->s, &w->actor.chunk, 0), p->m->rooms[q1 - 1]};
+    u = (struct work_unit){ w, e->actor, q1 - 1, cell(p->s, &w->actor.chunk, 0), p->m->rooms[q1 - 1] };
     if (e->type == EVENT_DONE)
         worker_finished(p, &u, e->effect, e->status);
     else
@@ -386,8 +387,8 @@ struct ready worker_ready(const struct prefill *p, uint32_t k)
     bool waits = pc == WORKER_KV_WAITS || pc == WORKER_STATE_WAITS || pc == WORKER_AUX_WAITS || pc == WORKER_POLLS;
 
     if (pc == WORKER_IDLE && queue_head(p, k) == cell(p->s, &p->l->queue_len, 0))
-        return (struct ready){READY_IDLE, 0};
-    return waits ? (struct ready){READY_WAITING, 0} : (struct ready){READY_GO, 1};
+        return (struct ready){ READY_IDLE, 0 };
+    return waits ? (struct ready){ READY_WAITING, 0 } : (struct ready){ READY_GO, 1 };
 }
 
 bool worker_awaits(const struct prefill *p, uint32_t k, enum effect effect)

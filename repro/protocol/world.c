@@ -70,13 +70,13 @@ static void message_send(const struct config *c, uint8_t *world, const struct me
 
 static struct message message_at(const struct config *c, const uint8_t *world, uint32_t at)
 {
-    return (struct message){.type = (enum message_type)cell(world, &c->message_type, at),
-                            .from = cell(world, &c->message_from, at),
-                            .to = cell(world, &c->message_to, at),
-                            .request = cell(world, &c->message_request, at),
-                            .status = (enum point_status)cell(world, &c->message_status, at),
-                            .part = c->message_part.len ? cell(world, &c->message_part, at) : 0,
-                            .world = world};
+    return (struct message){ .type = (enum message_type)cell(world, &c->message_type, at),
+                             .from = cell(world, &c->message_from, at),
+                             .to = cell(world, &c->message_to, at),
+                             .request = cell(world, &c->message_request, at),
+                             .status = (enum point_status)cell(world, &c->message_status, at),
+                             .part = c->message_part.len ? cell(world, &c->message_part, at) : 0,
+                             .world = world };
 }
 
 /* A copy of this METADATA message is still on its way: what it points at stays. */
@@ -93,7 +93,7 @@ static bool metadata_doubled(const struct config *c, const uint8_t *world, uint3
 
 static void message_remove(const struct config *c, uint8_t *world, uint32_t at)
 {
-    static const struct message none = {.type = MESSAGE_NONE};
+    static const struct message none = { .type = MESSAGE_NONE };
     uint32_t len = cell(world, &c->messages_len, 0), request = cell(world, &c->message_request, at);
 
     if (cell(world, &c->message_type, at) == MESSAGE_METADATA && !metadata_doubled(c, world, at)) {
@@ -108,7 +108,10 @@ static void message_remove(const struct config *c, uint8_t *world, uint32_t at)
     cell_set(world, &c->messages_len, 0, len - 1);
 }
 
-void world_message_lose(const struct config *c, uint8_t *world, uint32_t index) { message_remove(c, world, index); }
+void world_message_lose(const struct config *c, uint8_t *world, uint32_t index)
+{
+    message_remove(c, world, index);
+}
 
 void world_message_overtake(const struct config *c, uint8_t *world, uint32_t index, uint32_t first)
 {
@@ -128,11 +131,13 @@ void world_message_double(const struct config *c, uint8_t *world, uint32_t index
     cell_set(world, &c->messages_len, 0, len + 1);
 }
 
-static void client_send(const struct config *c, uint8_t *world, enum message_type type, uint32_t request, enum side side)
+static void client_send(const struct config *c, uint8_t *world, enum message_type type, uint32_t request,
+                        enum side side)
 {
     const struct request_config *r = &c->requests[request];
-    struct message m = {.type = type, .from = c->machines_len, .to = side == SIDE_PREFILL ? r->prefill : r->decode,
-                        .request = request};
+    struct message m = {
+        .type = type, .from = c->machines_len, .to = side == SIDE_PREFILL ? r->prefill : r->decode, .request = request
+    };
 
     message_send(c, world, &m);
 }
@@ -164,7 +169,9 @@ uint32_t wire_index(const struct config *c, uint32_t request, enum effect kind, 
     const struct request_config *r = &c->requests[request];
 
     return r->wire + attempt * (r->chunks + 2) +
-           (kind == EFFECT_KV ? chunk : kind == EFFECT_STATE ? r->chunks : r->chunks + 1);
+           (kind == EFFECT_KV      ? chunk
+            : kind == EFFECT_STATE ? r->chunks
+                                   : r->chunks + 1);
 }
 
 uint32_t wire_live(const struct config *c, const uint8_t *world, uint32_t request, enum effect kind, uint32_t chunk)
@@ -190,8 +197,8 @@ struct wire_entry wire_entry(const struct config *c, uint32_t index)
     attempt = (index - c->requests[r].wire) / parts;
     at = (index - c->requests[r].wire) % parts;
     if (at < c->requests[r].chunks)
-        return (struct wire_entry){r, at, attempt, EFFECT_KV};
-    return (struct wire_entry){r, c->requests[r].chunks - 1, attempt, at + 2 == parts ? EFFECT_STATE : EFFECT_AUX};
+        return (struct wire_entry){ r, at, attempt, EFFECT_KV };
+    return (struct wire_entry){ r, c->requests[r].chunks - 1, attempt, at + 2 == parts ? EFFECT_STATE : EFFECT_AUX };
 }
 
 /* The run of adjacent pages (at both ends) that begins at page `from` of the chunk: its length. */
@@ -232,10 +239,11 @@ struct wire_fragment wire_fragment(const struct config *c, const uint8_t *world,
 
     for (uint32_t i = fragment % per_layer; i > 0; i--)
         from += run_len(c, world, index, from, pages);
-    return (struct wire_fragment){.layer = fragment / per_layer,
-                                  .pages = run_len(c, world, index, from, pages),
-                                  .source_first = cell(world, &c->wire.source_pages, index * c->chunk_pages_max + from),
-                                  .dest_first = cell(world, &c->wire.dest_pages, index * c->chunk_pages_max + from)};
+    return (struct wire_fragment){ .layer = fragment / per_layer,
+                                   .pages = run_len(c, world, index, from, pages),
+                                   .source_first =
+                                       cell(world, &c->wire.source_pages, index * c->chunk_pages_max + from),
+                                   .dest_first = cell(world, &c->wire.dest_pages, index * c->chunk_pages_max + from) };
 }
 
 static void wire_post(const struct config *c, uint8_t *world, uint32_t machine, const struct action *a)
@@ -399,7 +407,8 @@ static void wire_land(const struct config *c, uint8_t *world, uint32_t index, st
 
 /* --- owners and tags --- */
 
-static uint32_t owner(const struct config *c, const uint8_t *world, uint32_t machine, const struct cells *owners, uint32_t id)
+static uint32_t owner(const struct config *c, const uint8_t *world, uint32_t machine, const struct cells *owners,
+                      uint32_t id)
 {
     uint32_t q = cell(block_at(c, world, machine), owners, id);
 
@@ -485,7 +494,8 @@ bool world_troubled(const struct config *c, const uint8_t *world, uint32_t reque
 {
     const struct request_config *r = &c->requests[request];
 
-    return cell(world, &c->wire.revoked, request) || decode_troubled(c, r->decode, block_at(c, world, r->decode), request) ||
+    return cell(world, &c->wire.revoked, request) ||
+           decode_troubled(c, r->decode, block_at(c, world, r->decode), request) ||
            prefill_troubled(c, r->prefill, block_at(c, world, r->prefill), request);
 }
 
@@ -540,14 +550,16 @@ bool world_destination_shared(const struct config *c, const uint8_t *world, uint
         for (uint32_t k = 0; k < m->workers; k++)
             if (cell(block, &l->workers[k].actor.request, 0) == q->prefill_local + 1 &&
                 (owns_page(c, world, request, &l->workers[k].dest_pages, block, 0, m->chunk_pages_max) ||
-                 owns_slot(c, world, request, cell(block, &l->workers[k].dest_slot, 0), cell(block, &l->workers[k].dest_aux, 0))))
+                 owns_slot(c, world, request, cell(block, &l->workers[k].dest_slot, 0),
+                           cell(block, &l->workers[k].dest_aux, 0))))
                 return true;
         for (uint32_t i = 0; i < (q->chunks + 2) * c->attempts; i++) {
             struct wire_entry e = wire_entry(c, q->wire + i);
             uint32_t dest = cell(world, &c->wire.dest, q->wire + i);
 
             if (cell(world, &c->wire.state, q->wire + i) != WIRE_NONE &&
-                (owns_page(c, world, request, &c->wire.dest_pages, world, (q->wire + i) * c->chunk_pages_max, c->chunk_pages_max) ||
+                (owns_page(c, world, request, &c->wire.dest_pages, world, (q->wire + i) * c->chunk_pages_max,
+                           c->chunk_pages_max) ||
                  owns_slot(c, world, request, e.kind == EFFECT_STATE ? dest : 0, e.kind == EFFECT_AUX ? dest : 0)))
                 return true;
         }
@@ -615,20 +627,20 @@ static uint32_t enabled_machine(const struct config *c, const uint8_t *world, ui
         struct ready r = machine_ready(c, i, s, actor);
 
         for (uint32_t choice = 0; choice < r.choices; choice++)
-            out[n++] = (struct transition){TRANSITION_GO, i, actor, 0, choice};
+            out[n++] = (struct transition){ TRANSITION_GO, i, actor, 0, choice };
         if (r.kind == READY_WAITING && machine_awaits(c, i, s, actor, EFFECT_FORWARD, 0))
-            out[n++] = (struct transition){TRANSITION_FORWARD, i, actor, 0, 0};
+            out[n++] = (struct transition){ TRANSITION_FORWARD, i, actor, 0, 0 };
     }
     for (uint32_t q = 0; m->side == SIDE_DECODE && q < m->requests_len; q++) {
         uint32_t r = m->requests[q];
 
         if (machine_timer(c, i, s, r))
-            out[n++] = (struct transition){TRANSITION_TIMER, i, ACTOR_SCHEDULER, r, 0};
+            out[n++] = (struct transition){ TRANSITION_TIMER, i, ACTOR_SCHEDULER, r, 0 };
         if (machine_awaits(c, i, s, ACTOR_SCHEDULER, EFFECT_FENCE, r))
-            out[n++] = (struct transition){TRANSITION_FENCE, i, ACTOR_SCHEDULER, r, 0};
+            out[n++] = (struct transition){ TRANSITION_FENCE, i, ACTOR_SCHEDULER, r, 0 };
         if (machine_awaits(c, i, s, ACTOR_SCHEDULER, EFFECT_AUX_READ, r) &&
             cell(world, &c->aux_tags[i], world_aux_slot(c, world, r)) != 0)
-            out[n++] = (struct transition){TRANSITION_AUX_READ, i, ACTOR_SCHEDULER, r, 0};
+            out[n++] = (struct transition){ TRANSITION_AUX_READ, i, ACTOR_SCHEDULER, r, 0 };
     }
     return n;
 }
@@ -644,7 +656,7 @@ static uint32_t enabled_between(const struct config *c, const uint8_t *world, st
         if (i > 0 && cell(world, &c->message_from, i - 1) == m.from && cell(world, &c->message_to, i - 1) == m.to)
             continue;
         if (machine_accepts(c, m.to, block_at(c, world, m.to), actor))
-            out[n++] = (struct transition){TRANSITION_DELIVER, m.to, actor, m.request, i};
+            out[n++] = (struct transition){ TRANSITION_DELIVER, m.to, actor, m.request, i };
     }
     for (uint32_t i = 0; i < c->wire_len; i++) {
         unsigned state = cell(world, &c->wire.state, i);
@@ -655,7 +667,8 @@ static uint32_t enabled_between(const struct config *c, const uint8_t *world, st
         if (state == WIRE_NONE)
             continue;
         e = wire_entry(c, i);
-        t = (struct transition){TRANSITION_LAND, c->requests[e.request].prefill, cell(world, &c->wire.worker, i), e.request, i};
+        t = (struct transition){ TRANSITION_LAND, c->requests[e.request].prefill, cell(world, &c->wire.worker, i),
+                                 e.request, i };
         awaited = (state != WIRE_ABANDONED || MUTANT(22)) && state != WIRE_HANDED &&
                   machine_awaits(c, t.machine, block_at(c, world, t.machine), t.actor, e.kind, e.request);
         if (state == WIRE_FLYING || state == WIRE_ABANDONED || state == WIRE_HANDED)
@@ -691,8 +704,12 @@ static void carry_out(const struct config *c, uint8_t *world, uint32_t machine, 
         const struct action *a = &actions->at[i];
 
         if (a->type == ACTION_SEND) {
-            struct message m = {.type = a->message, .from = machine, .to = a->to, .request = a->request, .status = a->status,
-                                .part = a->message == MESSAGE_NOTIFY ? a->n : 0};
+            struct message m = { .type = a->message,
+                                 .from = machine,
+                                 .to = a->to,
+                                 .request = a->request,
+                                 .status = a->status,
+                                 .part = a->message == MESSAGE_NOTIFY ? a->n : 0 };
 
             if (a->message == MESSAGE_METADATA)
                 publish_destination(c, world, a->request);
@@ -717,15 +734,19 @@ bool wire_can_fail(const struct config *c, const uint8_t *world, uint32_t index)
     uint32_t machine = c->requests[e.request].prefill;
 
     return cell(world, &c->wire.state, index) == WIRE_FLYING &&
-           machine_awaits(c, machine, block_at(c, world, machine), cell(world, &c->wire.worker, index), e.kind, e.request);
+           machine_awaits(c, machine, block_at(c, world, machine), cell(world, &c->wire.worker, index), e.kind,
+                          e.request);
 }
 
 void wire_fail(const struct config *c, uint8_t *world, uint32_t index, struct actions *actions)
 {
     struct wire_entry e = wire_entry(c, index);
     uint32_t machine = c->requests[e.request].prefill;
-    struct event failed = {.type = EVENT_DONE, .actor = cell(world, &c->wire.worker, index), .request = e.request,
-                           .effect = e.kind, .status = POINT_STATUS_ERROR};
+    struct event failed = { .type = EVENT_DONE,
+                            .actor = cell(world, &c->wire.worker, index),
+                            .request = e.request,
+                            .effect = e.kind,
+                            .status = POINT_STATUS_ERROR };
 
     if (wire_retry(c, world, index))
         return;
@@ -736,7 +757,7 @@ void wire_fail(const struct config *c, uint8_t *world, uint32_t index, struct ac
 
 void world_apply(const struct config *c, uint8_t *world, const struct transition *t, struct actions *actions)
 {
-    struct event e = {.actor = t->actor, .request = t->request};
+    struct event e = { .actor = t->actor, .request = t->request };
 
     switch (t->kind) {
     case TRANSITION_LAND:

@@ -145,7 +145,8 @@ static void walk(struct walk *w, const json_t *recorded, const json_t *now)
         walk_objects(w, recorded, now);
     else if (json_is_array(recorded) && json_is_array(now))
         walk_arrays(w, recorded, now);
-    else if (!MUTANT(39) && !json_equal(recorded, now) && (!w->digests || (!json_is_object(recorded) && !json_is_array(recorded))))
+    else if (!MUTANT(39) && !json_equal(recorded, now) &&
+             (!w->digests || (!json_is_object(recorded) && !json_is_array(recorded))))
         differ(w, recorded, now);
 }
 

@@ -41,8 +41,8 @@ static const char *liveness(const struct search_result *r, char *buf)
     return buf;
 }
 
-static void put_row(FILE *f, const char *name, const char *safe, const char *live, uint64_t states, uint64_t transitions,
-                    double seconds, bool complete)
+static void put_row(FILE *f, const char *name, const char *safe, const char *live, uint64_t states,
+                    uint64_t transitions, double seconds, bool complete)
 {
     char states_text[TEXT_NUMBER_MAX], transitions_text[TEXT_NUMBER_MAX], seconds_text[TEXT_NUMBER_MAX] = "";
 
@@ -69,8 +69,8 @@ static void put_cell(FILE *f, const struct explored_cell *cell)
         fprintf(f, "  %-*s  not explored\n", (int)CORE_COLUMNS, core_rows[cell->core].name);
         return;
     }
-    put_row(f, core_rows[cell->core].name, safety(&c->any, safe), liveness(liveness_of(c), live), c->states, c->transitions,
-            c->seconds, c->complete);
+    put_row(f, core_rows[cell->core].name, safety(&c->any, safe), liveness(liveness_of(c), live), c->states,
+            c->transitions, c->seconds, c->complete);
     if (!has_timer(c))
         return;
     put_timers(f, "  timers any time", &c->any);
@@ -83,8 +83,8 @@ static void put_table(FILE *f, const struct explored *x)
     for (uint32_t i = 0; i < x->cells_len; i++) {
         if (i == 0 || x->cells[i].engine != x->cells[i - 1].engine) {
             fprintf(f, "\nENGINE %s\n", engine_rows[x->cells[i].engine].name);
-            fprintf(f, "  %-*s  %-*s  %-*s %11s %11s %6s  %s\n", (int)CORE_COLUMNS, "core", (int)SAFETY_COLUMNS, "safety",
-                    (int)LIVENESS_COLUMNS, "liveness", "states", "transitions", "s", "search");
+            fprintf(f, "  %-*s  %-*s  %-*s %11s %11s %6s  %s\n", (int)CORE_COLUMNS, "core", (int)SAFETY_COLUMNS,
+                    "safety", (int)LIVENESS_COLUMNS, "liveness", "states", "transitions", "s", "search");
         }
         put_cell(f, &x->cells[i]);
     }
@@ -160,7 +160,8 @@ static void put_scope(FILE *f, const struct scenario *s)
         if (e->events[i].kind == STEP_SUBMIT)
             text_add(&out, "%ssubmit %s", between, name);
         else
-            text_add(&out, "%sabort %s at %s", between, name, e->events[i].at == ABORT_AT_PREFILL ? "prefill" : "decode");
+            text_add(&out, "%sabort %s at %s", between, name,
+                     e->events[i].at == ABORT_AT_PREFILL ? "prefill" : "decode");
         between = ", ";
     }
     text_add(&out, ": each at most once, at any time.");
@@ -184,7 +185,10 @@ static bool any_cell(const struct explored *x, bool (*holds)(const struct explor
     return false;
 }
 
-static bool is_timed(const struct explored_cell *cell) { return cell->done && has_timer(&cell->result); }
+static bool is_timed(const struct explored_cell *cell)
+{
+    return cell->done && has_timer(&cell->result);
+}
 static bool has_way(const struct explored_cell *cell)
 {
     return cell->done && (cell->result.any.corrupts || liveness_of(&cell->result)->pinned);
@@ -198,19 +202,24 @@ static void put_notes(FILE *f, const struct explored *x)
     text_row(f, 2, 14, "safe",
              "no order within this scope lets decode read what another request has written. It says nothing of larger "
              "worlds.");
-    text_row(f, 2, 14, "live", "every order ends with decode owning no memory; 'pins' is an end at which it still does.");
+    text_row(f, 2, 14, "live",
+             "every order ends with decode owning no memory; 'pins' is an end at which it still does.");
     if (any_cell(x, is_timed))
-        text_row(f, 2, 14, "timers",
-                 "of holds may fire at any time, only when nothing else can happen, or never. A core's own line takes its "
-                 "safety from any time and its liveness from last; its states are those of all three searches. With "
-                 "timers never, the acks alone have to end a hold.");
-    text_add(&out, "is never 'safe' and never 'live': a search that ended early, after %s states (--states-limit, "
-                   "--memory-limit).", text_count(x->options.states_max, number));
+        text_row(
+            f, 2, 14, "timers",
+            "of holds may fire at any time, only when nothing else can happen, or never. A core's own line takes its "
+            "safety from any time and its liveness from last; its states are those of all three searches. With "
+            "timers never, the acks alone have to end a hold.");
+    text_add(&out,
+             "is never 'safe' and never 'live': a search that ended early, after %s states (--states-limit, "
+             "--memory-limit).",
+             text_count(x->options.states_max, number));
     text_row(f, 2, 14, "bounded", out.s);
     text_row(f, 2, 14, "after N",
-             x->options.reduce ? "transitions. No way is shorter among the orders that are left when steps which commute "
-                                 "with everything else are taken at once; with --no-reduce it is the shortest of all."
-                               : "transitions: no order is shorter.");
+             x->options.reduce
+                 ? "transitions. No way is shorter among the orders that are left when steps which commute "
+                   "with everything else are taken at once; with --no-reduce it is the shortest of all."
+                 : "transitions: no order is shorter.");
     if (!x->told && any_cell(x, has_way)) {
         out.len = 0;
         text_add(&out, "%s explore --story %s   tells each way, step by step", x->program, x->s->path);
@@ -590,11 +599,20 @@ static void push(struct writer *w, json_t *array, json_t *value)
         w->failed = true;
 }
 
-static json_t *number(uint64_t n) { return json_integer((json_int_t)n); }
-static json_t *number_if(bool given, uint64_t n) { return given ? number(n) : json_null(); }
+static json_t *number(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+static json_t *number_if(bool given, uint64_t n)
+{
+    return given ? number(n) : json_null();
+}
 
 /* true, false, or null: a bounded search has not found out. */
-static json_t *found(bool bad, bool complete) { return bad ? json_false() : complete ? json_true() : json_null(); }
+static json_t *found(bool bad, bool complete)
+{
+    return bad ? json_false() : complete ? json_true() : json_null();
+}
 
 static json_t *search_json(struct writer *w, const struct search_result *r)
 {
@@ -658,8 +676,8 @@ char *explored_json(const struct explored *x, const struct provenance *p)
         if (cell->done)
             push(&w, cells, cell_json(&w, cell));
         else
-            push(&w, missing, json_pack("{s:s, s:s}", "core", core_rows[cell->core].name, "engine",
-                                        engine_rows[cell->engine].name));
+            push(&w, missing,
+                 json_pack("{s:s, s:s}", "core", core_rows[cell->core].name, "engine", engine_rows[cell->engine].name));
     }
     put(&w, document, "scenario", json_string(x->s->name));
     put(&w, document, "cells", cells);

@@ -28,7 +28,7 @@ enum {
     SCENARIO_PAGE_TOKENS_MAX = 1024,
     SCENARIO_WORKERS_MAX = 64, /* of one rank */
     SCENARIO_PHASES_MAX = 1000,
-    SCENARIO_ITEMS_MAX = 64, /* of one await or one `order:`, or faults of one arm */
+    SCENARIO_ITEMS_MAX = 64,  /* of one await or one `order:`, or faults of one arm */
     SCENARIO_EVENTS_MAX = 32, /* of one `explore:` */
 };
 
@@ -109,7 +109,7 @@ struct step {
     uint32_t items_len;
     bool all;            /* AWAIT: all of items, else whichever comes first */
     uint64_t within_us;  /* AWAIT; 120 s */
-    uint32_t machine;         /* STOP, RESUME: {side: decode, instance: 0, rank: 0}; prefill machines first, then decode's */
+    uint32_t machine;    /* STOP, RESUME: {side: decode, instance: 0, rank: 0}; prefill machines first, then decode's */
     uint64_t wait_us;    /* WAIT; of the first phase if the arm has phases */
     uint64_t wait_to_us; /* WAIT with phases: phase i of n waits wait_us + (wait_to_us - wait_us) * i / n */
     bool phased;
@@ -131,11 +131,11 @@ struct fault {
     struct place place;
     enum fault_kind kind;
     bool is_write;
-    int message;        /* enum message_type of machine.h */
-    int effect;         /* EFFECT_KV, EFFECT_STATE, EFFECT_AUX */
+    int message;                  /* enum message_type of machine.h */
+    int effect;                   /* EFFECT_KV, EFFECT_STATE, EFFECT_AUX */
     int request, chunk, fragment; /* -1: any */
     uint32_t occurrence;
-    uint64_t by_us;     /* DELAY, ERROR (after the post; 0: at once) */
+    uint64_t by_us; /* DELAY, ERROR (after the post; 0: at once) */
 };
 
 struct park_spec {
@@ -163,7 +163,7 @@ struct expect_request {
     int silent;        /* 0, 1 or -1 */
     struct expect_rows *rows;
     uint32_t rows_len;
-    int state_from;    /* whose state decode read, or -1 */
+    int state_from; /* whose state decode read, or -1 */
 };
 
 /* How many rows of the request, written by `writer`, decode read at one time (the most it ever read). Key
@@ -255,7 +255,7 @@ struct explore_event {
     struct place place;
     enum step_kind kind; /* STEP_SUBMIT, STEP_ABORT */
     uint32_t request;
-    enum abort_at at;    /* ABORT: decode or prefill */
+    enum abort_at at; /* ABORT: decode or prefill */
 };
 
 struct explore_spec {
@@ -263,8 +263,8 @@ struct explore_spec {
     struct place place;
     struct explore_event *events;
     uint32_t events_len;
-    int stall;           /* request, or -1 */
-    bool engine_timeout; /* the engine's own time-out may strike */
+    int stall;                 /* request, or -1 */
+    bool engine_timeout;       /* the engine's own time-out may strike */
     unsigned *cores, *engines; /* rows of policy.h */
     uint32_t cores_len, engines_len;
 };
@@ -282,7 +282,7 @@ struct scenario {
     uint32_t requests_len;
     struct watch_spec watch;
     bool wire_reverse; /* `wire: {order: reverse}`: the fragments of a write land last one first; default forward */
-    struct arm *arms;   /* none if explore.given */
+    struct arm *arms;  /* none if explore.given */
     uint32_t arms_len;
     struct explore_spec explore;
     void *memory; /* owner of all of the above */

@@ -54,8 +54,8 @@ static bool read_event(struct reader *r, const struct ynode *n, struct explore_e
     if (!yaml_choice(r->y, n->first->key, &event_choices, &kind))
         return false;
     *e = (struct explore_event){ .place = n->first->key->place, .kind = kind ? STEP_ABORT : STEP_SUBMIT };
-    bool ok = e->kind == STEP_ABORT ? read_explore_abort(r, n->first, e, &request)
-                                    : read_request_name(r, n->first, &request);
+    bool ok =
+        e->kind == STEP_ABORT ? read_explore_abort(r, n->first, e, &request) : read_request_name(r, n->first, &request);
     e->request = (uint32_t)request;
     return ok;
 }

@@ -11,11 +11,11 @@
 struct reader {
     struct yaml *y;
     struct scenario *s;
-    struct choices requests; /* the names read so far */
-    bool topology_ok;        /* else nothing is said about what fits into it */
+    struct choices requests;    /* the names read so far */
+    bool topology_ok;           /* else nothing is said about what fits into it */
     const struct fault *faults; /* of the scenario: every arm begins with them */
     uint32_t faults_len;
-    int core_override;       /* row of `--core`, or -1 */
+    int core_override; /* row of `--core`, or -1 */
 };
 
 struct park_state {

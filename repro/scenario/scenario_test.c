@@ -1460,7 +1460,8 @@ Test(explore, events_up_to_their_limit)
         sprintf(text + strlen(text), "  R%d: {prompt: {seed: 1, tokens: 4}, max_tokens: 1}\n", i);
         sprintf(events + strlen(events), "    - submit: R%d\n", i);
     }
-    cr_assert(asprintf(&all, "scenario: x\ntopology: {prefill: {pages: 8}, decode: {pages: 8}}\n%s%s", text, events) >= 0);
+    cr_assert(asprintf(&all, "scenario: x\ntopology: {prefill: {pages: 8}, decode: {pages: 8}}\n%s%s", text, events) >=
+              0);
     struct parsed p = parse_bytes(all, strlen(all), NULL);
     cr_assert_eq(p.rc, 0, "refused:\n%s", p.messages);
     cr_assert_eq(p.scenario->explore.events_len, 32);
@@ -1494,16 +1495,16 @@ Test(explore, the_shipped_one)
 Test(explore, one_fault_one_message)
 {
     refuses_explore("explore: {events: [{submit: A}], engine: nixl}\n", "test.yaml:8:34: error: ", "is 'engines' here");
-    refuses_explore("explore: {events: [{submit: A}, {abort: {request: A, at: decod}}]}\n", "test.yaml:8:58: error: ",
-                    "did you mean 'decode'");
+    refuses_explore("explore: {events: [{submit: A}, {abort: {request: A, at: decod}}]}\n",
+                    "test.yaml:8:58: error: ", "did you mean 'decode'");
     refuses_explore("explore: {events: [submit]}\n", "test.yaml:8:20: error: ", "an event is a mapping");
     refuses_explore("explore: {events: {submit: A}}\n", "test.yaml:8:19: error: ", "'events' is a list");
-    refuses_explore("explore: {events: [{submit: A}], faults: [stall]}\n", "test.yaml:8:42: error: ",
-                    "what may go wrong is a mapping");
-    refuses_explore("explore: {events: [{submit: A}], engines: [nixl, nixl]}\n", "test.yaml:8:50: error: ",
-                    "engine 'nixl' is in this list already");
-    refuses_explore("explore: {events: [{submit: A}]}\nsteps: [submit: A]\n", "test.yaml:9:1: error: ",
-                    "steps tell an order");
+    refuses_explore("explore: {events: [{submit: A}], faults: [stall]}\n",
+                    "test.yaml:8:42: error: ", "what may go wrong is a mapping");
+    refuses_explore("explore: {events: [{submit: A}], engines: [nixl, nixl]}\n",
+                    "test.yaml:8:50: error: ", "engine 'nixl' is in this list already");
+    refuses_explore("explore: {events: [{submit: A}]}\nsteps: [submit: A]\n",
+                    "test.yaml:9:1: error: ", "steps tell an order");
     refuses_explore("explore: all\n", "test.yaml:8:10: error: ", "'explore' is a mapping");
 }
 

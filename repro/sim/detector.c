@@ -22,7 +22,7 @@ struct detector {
     uint64_t looks_per_step, plants_per_step;
 };
 
-static const struct watch_spec watch = {.request = 0, .tokens = WATCHED};
+static const struct watch_spec watch = { .request = 0, .tokens = WATCHED };
 
 /* splitmix64 */
 static uint64_t draw(uint64_t *seed)
@@ -41,9 +41,18 @@ static void landing(void *ctx, struct sim *s, uint32_t wire, uint32_t fragment)
     oracle_landing(&((struct detector *)ctx)->oracle, s, wire, fragment);
 }
 
-static void landed(void *ctx, struct sim *s, uint32_t wire) { oracle_landed(&((struct detector *)ctx)->oracle, s, wire); }
-static void passed(void *ctx, struct sim *s, const struct pass *p) { oracle_passed(&((struct detector *)ctx)->oracle, s, p); }
-static void forward(void *ctx, struct sim *s, uint32_t machine) { oracle_forward(&((struct detector *)ctx)->oracle, s, machine); }
+static void landed(void *ctx, struct sim *s, uint32_t wire)
+{
+    oracle_landed(&((struct detector *)ctx)->oracle, s, wire);
+}
+static void passed(void *ctx, struct sim *s, const struct pass *p)
+{
+    oracle_passed(&((struct detector *)ctx)->oracle, s, p);
+}
+static void forward(void *ctx, struct sim *s, uint32_t machine)
+{
+    oracle_forward(&((struct detector *)ctx)->oracle, s, machine);
+}
 
 static void answered(void *ctx, struct sim *s, uint32_t request, enum side side, enum point_status status)
 {
@@ -53,7 +62,10 @@ static void answered(void *ctx, struct sim *s, uint32_t request, enum side side,
 /* --- looks --- */
 
 /* A landing on this decode is what makes the oracle look. */
-static void look(struct detector *d) { oracle_landed(&d->oracle, &d->sim, 0); }
+static void look(struct detector *d)
+{
+    oracle_landed(&d->oracle, &d->sim, 0);
+}
 
 static uint32_t rows_told(const struct detector *d)
 {
@@ -92,7 +104,8 @@ static void plant(struct detector *d)
     uint32_t bit = (uint32_t)(d->out->plants * 613 % d->out->bits), row = token * MODEL_ATTN_LAYERS + layer;
     uint32_t page = world_page(d->config, d->sim.world, 0, token / PAGE_TOKENS);
     unsigned char *byte =
-        (unsigned char *)memory_row(&d->sim.memory[d->config->requests[0].decode], layer, page, token % PAGE_TOKENS) + bit / 8;
+        (unsigned char *)memory_row(&d->sim.memory[d->config->requests[0].decode], layer, page, token % PAGE_TOKENS) +
+        bit / 8;
 
     *byte ^= (unsigned char)(1u << bit % 8);
     look(d);
@@ -122,25 +135,39 @@ static void looks_of_step(struct detector *d)
 
 static struct config *configure(void)
 {
-    const struct request_input request = {PROMPT, TOKENS, 0, 0, 0};
-    struct config_input in = {.page_tokens = PAGE_TOKENS, .layers = MODEL_ATTN_LAYERS, .requests = &request, .requests_len = 1};
+    const struct request_input request = { PROMPT, TOKENS, 0, 0, 0 };
+    struct config_input in = {
+        .page_tokens = PAGE_TOKENS, .layers = MODEL_ATTN_LAYERS, .requests = &request, .requests_len = 1
+    };
 
     policy_set_core(&in.policy, (unsigned)core_by_name("unpatched"));
     policy_set_engine(&in.policy, (unsigned)engine_by_name("mooncake"));
     for (int side = 0; side < SIDE_COUNT; side++)
-        in.sides[side] = (struct side_config){.instances = 1, .ranks = 1, .pages = PAGES, .state_slots = 1, .aux_slots = 1,
-                                              .request_slots = 1, .workers = side == SIDE_PREFILL,
-                                              .allocator = ALLOCATOR_SORTED, .slot_allocator = ALLOCATOR_FIFO};
+        in.sides[side] = (struct side_config){ .instances = 1,
+                                               .ranks = 1,
+                                               .pages = PAGES,
+                                               .state_slots = 1,
+                                               .aux_slots = 1,
+                                               .request_slots = 1,
+                                               .workers = side == SIDE_PREFILL,
+                                               .allocator = ALLOCATOR_SORTED,
+                                               .slot_allocator = ALLOCATOR_FIFO };
     return config_new(&in);
 }
 
 static int play(struct detector *d)
 {
-    static const struct times_spec times = {.step_us = 10000, .prefill_token_us = 20, .fragment_us = 50, .message_us = 200};
+    static const struct times_spec times = {
+        .step_us = 10000, .prefill_token_us = 20, .fragment_us = 50, .message_us = 200
+    };
     uint32_t prompt[PROMPT];
-    const uint32_t *prompts[] = {prompt};
-    struct sim_input in = {.config = d->config, .times = &times, .model = d->model, .work = d->work, .prompts = prompts,
-                           .watcher = {d, landing, landed, passed, forward, answered}};
+    const uint32_t *prompts[] = { prompt };
+    struct sim_input in = { .config = d->config,
+                            .times = &times,
+                            .model = d->model,
+                            .work = d->work,
+                            .prompts = prompts,
+                            .watcher = { d, landing, landed, passed, forward, answered } };
     uint32_t tokens = 0;
     int rc;
 
@@ -182,10 +209,11 @@ static uint32_t count(const bool *hit, uint32_t len)
 
 int detector_run(const struct detector_input *in, struct detector_result *out)
 {
-    struct detector d = {.in = in, .out = out, .random = in->seed};
+    struct detector d = { .in = in, .out = out, .random = in->seed };
     int rc = 0;
 
-    *out = (struct detector_result){.rows = WATCHED * MODEL_ATTN_LAYERS, .bits = MODEL_ROW_FLOATS * sizeof(float) * 8};
+    *out =
+        (struct detector_result){ .rows = WATCHED * MODEL_ATTN_LAYERS, .bits = MODEL_ROW_FLOATS * sizeof(float) * 8 };
     /* At least two plays of TOKENS steps, and not more than it takes to notice a change of the play. */
     d.looks_per_step = in->row_checks / out->rows / TOKENS / 2 + 1;
     d.plants_per_step = in->plants / TOKENS / 2 + 1;

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 struct detector_input {
-    uint64_t row_checks;  /* at least so many rows are looked at while nobody touches them */
-    uint64_t plants;      /* so many bits are changed, one at a time */
+    uint64_t row_checks; /* at least so many rows are looked at while nobody touches them */
+    uint64_t plants;     /* so many bits are changed, one at a time */
     uint64_t seed;
     /* Called now and then; NULL: nobody wants to know. */
     void (*progress)(void *ctx, uint64_t row_checks, uint64_t plants);
@@ -21,11 +21,11 @@ struct detector_input {
 
 struct detector_result {
     uint64_t plays, row_checks, plants;
-    uint64_t false_alarms; /* rows told although nobody had touched them */
-    uint64_t missed;       /* changed bits after which the next look told nothing */
-    uint64_t misplaced;    /* told as another row, as several, or at another time */
-    uint32_t rows;         /* watched, in one play */
-    uint32_t rows_hit;     /* of these, with at least one bit changed */
+    uint64_t false_alarms;   /* rows told although nobody had touched them */
+    uint64_t missed;         /* changed bits after which the next look told nothing */
+    uint64_t misplaced;      /* told as another row, as several, or at another time */
+    uint32_t rows;           /* watched, in one play */
+    uint32_t rows_hit;       /* of these, with at least one bit changed */
     uint32_t bits, bits_hit; /* of a row: the places in it, of whatever row */
 };
 

@@ -39,19 +39,20 @@ static void show(void *ctx, uint64_t row_checks, uint64_t plants)
 
 int main(int argc, char **argv)
 {
-    struct detector_input in = {.row_checks = 1000000000, .plants = 1000000, .seed = 20240607};
-    struct shown shown = {&in, seconds(), 0};
+    struct detector_input in = { .row_checks = 1000000000, .plants = 1000000, .seed = 20240607 };
+    struct shown shown = { &in, seconds(), 0 };
     struct detector_result r;
     bool terminal = isatty(STDERR_FILENO);
 
     if (argc > 3 || (argc > 1 && argv[1][0] == '-')) {
         bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 
-        fprintf(help ? stdout : stderr,
-                "usage: detector-soak [ROW_CHECKS [CHANGED_BITS]]\n\n"
-                "Plays requests with watched rows, looks at rows that nobody touches, and changes single bits in them.\n"
-                "Exit status 1: a false alarm, or a change that was not told as its row; 2: it could not be run.\n\n"
-                "example:\n  detector-soak 1000000000 1000000\n");
+        fprintf(
+            help ? stdout : stderr,
+            "usage: detector-soak [ROW_CHECKS [CHANGED_BITS]]\n\n"
+            "Plays requests with watched rows, looks at rows that nobody touches, and changes single bits in them.\n"
+            "Exit status 1: a false alarm, or a change that was not told as its row; 2: it could not be run.\n\n"
+            "example:\n  detector-soak 1000000000 1000000\n");
         return help ? 0 : 2;
     }
     if (argc > 1)
@@ -68,10 +69,11 @@ int main(int argc, char **argv)
     }
     if (terminal)
         fprintf(stderr, "\r\033[K");
-    printf("%s detector: %" PRIu64 " row checks without a change, %" PRIu64 " false alarms; %" PRIu64 " changed bits, %" PRIu64
-           " missed, %" PRIu64 " told as another row; %u of %u rows and %u of %u places in a row were hit; %" PRIu64
+    printf("%s detector: %" PRIu64 " row checks without a change, %" PRIu64 " false alarms; %" PRIu64
+           " changed bits, %" PRIu64 " missed, %" PRIu64
+           " told as another row; %u of %u rows and %u of %u places in a row were hit; %" PRIu64
            " plays, %.1f s, seed %" PRIu64 "\n",
-           detector_ok(&r) ? "ok" : "not ok", r.row_checks, r.false_alarms, r.plants, r.missed, r.misplaced, r.rows_hit, r.rows,
-           r.bits_hit, r.bits, r.plays, seconds() - shown.began, in.seed);
+           detector_ok(&r) ? "ok" : "not ok", r.row_checks, r.false_alarms, r.plants, r.missed, r.misplaced, r.rows_hit,
+           r.rows, r.bits_hit, r.bits, r.plays, seconds() - shown.began, in.seed);
     return detector_ok(&r) ? 0 : 1;
 }

@@ -5,7 +5,7 @@
 /* The same a thousand times longer: make soak. */
 Test(detector, sees_every_changed_bit_as_its_row_and_nothing_else, .timeout = 60)
 {
-    const struct detector_input in = {.row_checks = 1000000, .plants = 10000, .seed = 20240607};
+    const struct detector_input in = { .row_checks = 1000000, .plants = 10000, .seed = 20240607 };
     struct detector_result r;
 
     cr_assert_eq(detector_run(&in, &r), 0);
@@ -24,7 +24,7 @@ Test(detector, sees_every_changed_bit_as_its_row_and_nothing_else, .timeout = 60
 /* What it must not say when it is not so; that the run itself finds such things is tried with planted faults. */
 Test(detector, is_not_ok_with_one_miss_or_one_false_alarm_or_nothing_done)
 {
-    const struct detector_result good = {.row_checks = 1, .plants = 1};
+    const struct detector_result good = { .row_checks = 1, .plants = 1 };
     struct detector_result r;
 
     cr_assert(detector_ok(&good));

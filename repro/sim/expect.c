@@ -46,14 +46,18 @@ static const char *range_text(const struct range *want, char *buf, size_t buf_ma
     return buf;
 }
 
-static bool outside(const struct range *want, uint64_t got) { return want->given && (got < want->min || got > want->max); }
+static bool outside(const struct range *want, uint64_t got)
+{
+    return want->given && (got < want->min || got > want->max);
+}
 
 static void number(struct comparison *c, const char *of, const char *what, const struct range *want, uint64_t got)
 {
     char text[64];
 
     if (outside(want, got) && !(MUTANT(32) && got > want->max))
-        differs(c, "%s%s%s: expected %s, got %" PRIu64, of, *of ? ": " : "", what, range_text(want, text, sizeof text), got);
+        differs(c, "%s%s%s: expected %s, got %" PRIu64, of, *of ? ": " : "", what, range_text(want, text, sizeof text),
+                got);
 }
 
 static void compare_rows(struct comparison *c, const struct expect_request *e, const struct request_result *got)
@@ -99,7 +103,8 @@ static void compare_request(struct comparison *c, const struct expect_request *e
                 finish_reason_name(got->finish_reason));
     compare_rows(c, e, got);
     if (e->silent >= 0 && e->silent != (int)got->silent)
-        differs(c, "%s: silent: expected %s, got %s", what, e->silent ? "true" : "false", got->silent ? "true" : "false");
+        differs(c, "%s: silent: expected %s, got %s", what, e->silent ? "true" : "false",
+                got->silent ? "true" : "false");
 }
 
 static void compare_hold(struct comparison *c, const struct expect_hold *e)
@@ -117,7 +122,8 @@ static void compare_hold(struct comparison *c, const struct expect_hold *e)
     }
     snprintf(what, sizeof what, "hold of %s", name);
     if (e->ended_by >= 0 && e->ended_by != got->ended_by)
-        differs(c, "%s: expected to be ended by %s, got %s", what, hold_end_name(e->ended_by), hold_end_name(got->ended_by));
+        differs(c, "%s: expected to be ended by %s, got %s", what, hold_end_name(e->ended_by),
+                hold_end_name(got->ended_by));
     number(c, what, "held, in us", &e->held_us, got->held_us);
 }
 
@@ -152,7 +158,7 @@ int expect_compare(const struct scenario *s, struct played *p)
 #undef X
     };
     const struct expect *e = &p->result.arm->expect;
-    struct comparison c = {s, &p->result, 0};
+    struct comparison c = { s, &p->result, 0 };
     bool prevented = p->result.ended == ARM_PREVENTED;
 
     if (prevented && e->prevented_step < 0)

@@ -138,14 +138,15 @@ static void verdict_change(const struct scenario *s, const struct arm_result *a,
     text[0] = '\0';
     for (uint32_t r = 0; r < s->requests_len; r++)
         if (outputs_differ(&a->requests[r], &b->requests[r])) {
-            snprintf(text, TEXT_MAX, "%.63s: %s -> %s", s->requests[r].name, output_text(&a->requests[r], from, sizeof from),
-                     output_text(&b->requests[r], to, sizeof to));
+            snprintf(text, TEXT_MAX, "%.63s: %s -> %s", s->requests[r].name,
+                     output_text(&a->requests[r], from, sizeof from), output_text(&b->requests[r], to, sizeof to));
             return;
         }
     for (uint32_t r = 0; r < s->requests_len; r++)
-        if (a->requests[r].status != b->requests[r].status || a->requests[r].finish_reason != b->requests[r].finish_reason) {
-            snprintf(text, TEXT_MAX, "%.63s's client: HTTP %u, %s -> HTTP %u, %s", s->requests[r].name, a->requests[r].status,
-                     finish_reason_name(a->requests[r].finish_reason), b->requests[r].status,
+        if (a->requests[r].status != b->requests[r].status ||
+            a->requests[r].finish_reason != b->requests[r].finish_reason) {
+            snprintf(text, TEXT_MAX, "%.63s's client: HTTP %u, %s -> HTTP %u, %s", s->requests[r].name,
+                     a->requests[r].status, finish_reason_name(a->requests[r].finish_reason), b->requests[r].status,
                      finish_reason_name(b->requests[r].finish_reason));
             return;
         }
@@ -157,7 +158,8 @@ static void verdict_change(const struct scenario *s, const struct arm_result *a,
         }
     for (uint32_t r = 0; r < s->requests_len; r++)
         if (strcmp(ended_by(a, r), ended_by(b, r)) != 0) {
-            snprintf(text, TEXT_MAX, "hold of %.63s ended by: %s -> %s", s->requests[r].name, ended_by(a, r), ended_by(b, r));
+            snprintf(text, TEXT_MAX, "hold of %.63s ended by: %s -> %s", s->requests[r].name, ended_by(a, r),
+                     ended_by(b, r));
             return;
         }
     if (a->ended != b->ended || a->ended_step != b->ended_step) {
@@ -214,7 +216,8 @@ static int walk_knob(const struct walk *w, uint32_t k)
         if (rc)
             return rc < 0 ? rc : 0;
     }
-    snprintf(out->line, sizeof out->line, "skip knob %s: untested, no shipped scenario's verdict depends on it\n", knob_of(k)->name);
+    snprintf(out->line, sizeof out->line, "skip knob %s: untested, no shipped scenario's verdict depends on it\n",
+             knob_of(k)->name);
     return 0;
 }
 
@@ -232,8 +235,8 @@ static void wait_one(struct walk *w, pid_t *pids)
             continue;
         pids[k] = 0;
         if (WIFSIGNALED(status))
-            snprintf(o->line, sizeof o->line, "not ok knob %s: %.500s: the play ended by signal %d\n", knob_of(k)->name, o->at,
-                     WTERMSIG(status));
+            snprintf(o->line, sizeof o->line, "not ok knob %s: %.500s: the play ended by signal %d\n", knob_of(k)->name,
+                     o->at, WTERMSIG(status));
         else if (WEXITSTATUS(status) != 0)
             snprintf(o->line, sizeof o->line, "not ok knob %s: %.500s: %s\n", knob_of(k)->name, o->at,
                      strerror(WEXITSTATUS(status)));
@@ -243,7 +246,7 @@ static void wait_one(struct walk *w, pid_t *pids)
 static int walk_all(struct walk *w)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN), running = 0;
-    pid_t pids[KNOBS] = {0};
+    pid_t pids[KNOBS] = { 0 };
     int failed = 0;
 
     fflush(stdout);
@@ -307,8 +310,8 @@ static int add_scenario(struct walk *w, struct scenario *s)
     for (uint32_t i = 0; !rc && i < s->arms_len; i++) {
         if (s->arms[i].phases > 1)
             continue; /* the same, many times */
-        w->arms[w->arms_len] = (struct walked_arm){.s = s, .runner = runner, .arm = &s->arms[i], .cost = cost_of(s),
-                                                   .nr = w->arms_len};
+        w->arms[w->arms_len] =
+            (struct walked_arm){ .s = s, .runner = runner, .arm = &s->arms[i], .cost = cost_of(s), .nr = w->arms_len };
         rc = runner_play(runner, &s->arms[i], &w->arms[w->arms_len].as_shipped);
         if (!rc && w->arms[w->arms_len].as_shipped.ended == ARM_VOID)
             arm_result_free(&w->arms[w->arms_len].as_shipped);
@@ -359,7 +362,7 @@ static void close_walk(struct walk *w)
 
 int main(int argc, char **argv)
 {
-    struct walk w = {0};
+    struct walk w = { 0 };
     int rc;
 
     if (argc < 2 || argv[1][0] == '-') {

@@ -18,7 +18,7 @@ struct aux_record {
 
 struct memory {
     struct model_kv kv;
-    float *state; /* [slots + 1][MODEL_STATE_FLOATS] */
+    float *state;           /* [slots + 1][MODEL_STATE_FLOATS] */
     struct aux_record *aux; /* [aux slots + 1]; NULL on the prefill side */
     /* Who computed what lies there: request + 1, 0 nobody. Travels with the bytes, and no result depends on it. */
     uint8_t *row_writer[MODEL_ATTN_LAYERS]; /* [pages + 1][page_tokens] */

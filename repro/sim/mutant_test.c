@@ -8,14 +8,14 @@
 
 #include "runner.h"
 
-#define HEAD                                                                                                           \
-    "scenario: t\n"                                                                                                    \
-    "topology:\n"                                                                                                      \
-    "  prefill: {instances: 2, pages: 64}\n"                                                                           \
-    "  decode: {pages: 13, page_tokens: 16, state_slots: 1, aux_slots: 1}\n"                                           \
-    "requests:\n"                                                                                                      \
-    "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n"                                               \
-    "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64, prefill: 1}\n"                                               \
+#define HEAD                                                                 \
+    "scenario: t\n"                                                          \
+    "topology:\n"                                                            \
+    "  prefill: {instances: 2, pages: 64}\n"                                 \
+    "  decode: {pages: 13, page_tokens: 16, state_slots: 1, aux_slots: 1}\n" \
+    "requests:\n"                                                            \
+    "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n"     \
+    "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64, prefill: 1}\n"     \
     "watch: {request: B, tokens: 32}\n"
 
 struct text_play {
@@ -25,8 +25,8 @@ struct text_play {
 
 static struct text_play play_with(const char *text, sim_decode_fn *decode)
 {
-    struct text_play p = {0};
-    struct runner_options o = {.repeat = 1, .decode = decode};
+    struct text_play p = { 0 };
+    struct runner_options o = { .repeat = 1, .decode = decode };
     char *messages = NULL;
     size_t len;
     FILE *errors = open_memstream(&messages, &len);
@@ -45,7 +45,10 @@ static void done(struct text_play *p)
     scenario_free(p->s);
 }
 
-static const struct arm_result *arm(const struct text_play *p, uint32_t i) { return &p->r->arms[i].results[0]; }
+static const struct arm_result *arm(const struct text_play *p, uint32_t i)
+{
+    return &p->r->arms[i].results[0];
+}
 
 /* Plays, and every arm is as the text says. */
 static struct text_play as_expected(const char *text)
@@ -86,14 +89,14 @@ Test(rule, a_prefill_whose_transfer_succeeded_waits_for_the_count)
                "      order: [{point: chunk.done, request: A}, {point: room.clear, request: A}]\n");
 }
 
-#define WRITE_FAILS                                                                                                    \
-    "steps:\n"                                                                                                         \
-    "  - park: {point: kv.fragment, request: A, as: wire}\n"                                                           \
-    "  - submit: A\n"                                                                                                  \
-    "  - await: wire\n"                                                                                                \
-    "  - abort: {request: A, at: decode}\n"                                                                            \
-    "  - await: {point: kv.complete, request: A, status: error}\n"                                                     \
-    "  - release: wire\n"                                                                                              \
+#define WRITE_FAILS                                                \
+    "steps:\n"                                                     \
+    "  - park: {point: kv.fragment, request: A, as: wire}\n"       \
+    "  - submit: A\n"                                              \
+    "  - await: wire\n"                                            \
+    "  - abort: {request: A, at: decode}\n"                        \
+    "  - await: {point: kv.complete, request: A, status: error}\n" \
+    "  - release: wire\n"                                          \
     "faults: [{write: kv, request: A, do: error, by: 1s}]\n"
 
 Test(rule, only_an_engine_that_keeps_no_count_acks_after_an_error)
@@ -108,26 +111,27 @@ Test(rule, only_an_engine_that_keeps_no_count_acks_after_an_error)
                            "    expect: {holds: {A: {ended_by: ack, held: {max: 2s}}}}\n");
 }
 
-#define STALLS                                                                                                         \
-    "steps:\n"                                                                                                         \
-    "  - park: {point: send.begin, request: A, as: writer}\n"                                                          \
-    "  - submit: A\n"                                                                                                  \
+#define STALLS                                                \
+    "steps:\n"                                                \
+    "  - park: {point: send.begin, request: A, as: writer}\n" \
+    "  - submit: A\n"                                         \
     "  - await: writer\n"
 
 Test(rule, a_write_that_is_looked_at_again_is_dropped)
 {
-    holds(HEAD STALLS "  - abort: {request: A, at: decode}\n"
-                      "arms:\n"
-                      "  - name: a\n"
-                      "    core: recheck\n"
-                      "    steps:\n"
-                      "      - park: {point: token, request: B, n: 20, as: victim}\n"
-                      "      - submit: B\n"
-                      "      - await: victim\n"
-                      "      - release: writer\n"
-                      "      - await: {point: chunk.done, request: A, status: skip}\n"
-                      "      - release: victim\n"
-                      "    expect: {B: {output: identical}, memory: {stale_pages: 0, stale_slots: 0, shared_pages: 6}}\n");
+    holds(HEAD STALLS
+          "  - abort: {request: A, at: decode}\n"
+          "arms:\n"
+          "  - name: a\n"
+          "    core: recheck\n"
+          "    steps:\n"
+          "      - park: {point: token, request: B, n: 20, as: victim}\n"
+          "      - submit: B\n"
+          "      - await: victim\n"
+          "      - release: writer\n"
+          "      - await: {point: chunk.done, request: A, status: skip}\n"
+          "      - release: victim\n"
+          "    expect: {B: {output: identical}, memory: {stale_pages: 0, stale_slots: 0, shared_pages: 6}}\n");
 }
 
 Test(rule, an_abort_for_a_cleared_room_is_acked_only_with_nothing_outstanding)
@@ -181,8 +185,7 @@ Test(rule, freed_memory_is_handed_out_one_iteration_later)
                     "requests:\n"
                     "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n"
                     "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 8, prefill: 1}\n"
-                    "  C: {prompt: {seed: 3, tokens: 96}, max_tokens: 64, prefill: 1}\n" STALLS
-                    "  - submit: C\n"
+                    "  C: {prompt: {seed: 3, tokens: 96}, max_tokens: 64, prefill: 1}\n" STALLS "  - submit: C\n"
                     "  - await: {point: token, request: C, n: 2}\n"
                     "  - submit: B\n"
                     "  - wait: 20ms\n"
@@ -261,19 +264,20 @@ Test(rule, a_notified_transfer_is_over_when_all_its_parts_have_landed)
 Test(rule, a_request_alone_gives_the_tokens_of_the_model_itself)
 {
     enum { PROMPT = 90, TOKENS = 128, PAGE_TOKENS = 16, PAGES = (PROMPT + TOKENS + PAGE_TOKENS - 1) / PAGE_TOKENS };
-    struct text_play p = as_expected("scenario: t\n"
-                                     "topology:\n"
-                                     "  prefill: {pages: 64}\n"
-                                     "  decode: {pages: 32}\n"
-                                     "requests: {A: {prompt: {seed: 1, tokens: 90}, max_tokens: 128}}\n"
-                                     "arms: [{name: a, core: unpatched, steps: [{submit: A}], expect: {A: {output: identical}}}]\n");
+    struct text_play p =
+        as_expected("scenario: t\n"
+                    "topology:\n"
+                    "  prefill: {pages: 64}\n"
+                    "  decode: {pages: 32}\n"
+                    "requests: {A: {prompt: {seed: 1, tokens: 90}, max_tokens: 128}}\n"
+                    "arms: [{name: a, core: unpatched, steps: [{submit: A}], expect: {A: {output: identical}}}]\n");
     struct model *model = model_new(MODEL_SEED);
     struct model_work *work = model_work_new();
-    struct model_seq seq = {.kv = {.page_tokens = PAGE_TOKENS}};
+    struct model_seq seq = { .kv = { .page_tokens = PAGE_TOKENS } };
     uint32_t prompt[PROMPT], tokens[TOKENS];
     uint16_t pages[PAGES];
     float *state = calloc(MODEL_STATE_FLOATS, sizeof *state);
-    struct stage stage = {.scenario = p.s, .model = model, .work = work, .prompts = &(uint32_t *){prompt}};
+    struct stage stage = { .scenario = p.s, .model = model, .work = work, .prompts = &(uint32_t *){ prompt } };
     struct solo solo;
 
     cr_assert(model && work && state);
@@ -311,11 +315,11 @@ Test(rule, an_abort_right_behind_its_submit_does_not_overtake_it)
                "    expect: {A: {status: 500, finish_reason: abort, tokens: 0}}\n");
 }
 
-#define FLIES                                                                                                          \
-    "steps:\n"                                                                                                         \
-    "  - park: {point: kv.fragment, request: A, as: wire}\n"                                                           \
-    "  - submit: A\n"                                                                                                  \
-    "  - await: wire\n"                                                                                                \
+#define FLIES                                                \
+    "steps:\n"                                               \
+    "  - park: {point: kv.fragment, request: A, as: wire}\n" \
+    "  - submit: A\n"                                        \
+    "  - await: wire\n"                                      \
     "  - abort: {request: A, at: decode}\n"
 
 Test(rule, a_fence_stops_a_write_in_flight)
@@ -376,7 +380,7 @@ Test(rule, a_fragment_carries_what_its_source_held_when_it_left)
 static void run_to_rest(const struct config *c, uint8_t *world, struct transition *enabled, uint32_t request)
 {
     while (world_enabled(c, world, enabled) > 0) {
-        struct actions actions = {0};
+        struct actions actions = { 0 };
 
         world_apply(c, world, &enabled[0], &actions);
         cr_assert_not(world_reads_stale(c, world, request));
@@ -386,8 +390,10 @@ static void run_to_rest(const struct config *c, uint8_t *world, struct transitio
 Test(rule, a_writer_tag_ends_with_the_owner_of_the_memory)
 {
     /* B's growth page was A's, and nobody writes it over the wire. */
-    const struct request_input requests[] = {{2, 1, 0, 0, 0}, {1, 2, 0, 0, 1}};
-    struct config_input in = {.page_tokens = 1, .chunk_tokens = 1, .layers = 1, .requests = requests, .requests_len = 2};
+    const struct request_input requests[] = { { 2, 1, 0, 0, 0 }, { 1, 2, 0, 0, 1 } };
+    struct config_input in = {
+        .page_tokens = 1, .chunk_tokens = 1, .layers = 1, .requests = requests, .requests_len = 2
+    };
     struct transition *enabled;
     struct config *c;
     uint8_t *world;
@@ -396,9 +402,15 @@ Test(rule, a_writer_tag_ends_with_the_owner_of_the_memory)
     policy_set_engine(&in.policy, (unsigned)engine_by_name("mooncake"));
     in.policy.engine[ENGINE_TIMEOUT] = 0;
     for (int side = 0; side < SIDE_COUNT; side++)
-        in.sides[side] = (struct side_config){.instances = 1, .ranks = 1, .pages = 2, .state_slots = 1, .aux_slots = 1,
-                                              .request_slots = 1, .workers = side == SIDE_PREFILL,
-                                              .allocator = ALLOCATOR_LOWEST, .slot_allocator = ALLOCATOR_LOWEST};
+        in.sides[side] = (struct side_config){ .instances = 1,
+                                               .ranks = 1,
+                                               .pages = 2,
+                                               .state_slots = 1,
+                                               .aux_slots = 1,
+                                               .request_slots = 1,
+                                               .workers = side == SIDE_PREFILL,
+                                               .allocator = ALLOCATOR_LOWEST,
+                                               .slot_allocator = ALLOCATOR_LOWEST };
     c = config_new(&in);
     cr_assert_not_null(c);
     world = malloc(c->world_size);
@@ -430,7 +442,8 @@ static uint32_t positional_decode(const struct model *m, struct model_work *w, c
 
 Test(rule, tokens_that_differ_are_counted_one_by_one)
 {
-    struct text_play p = play_with(HEAD "arms: [{name: a, core: unpatched, steps: [{submit: B}]}]\n", positional_decode);
+    struct text_play p =
+        play_with(HEAD "arms: [{name: a, core: unpatched, steps: [{submit: B}]}]\n", positional_decode);
 
     cr_assert(p.r->preflight.identical);
     cr_assert_eq(arm(&p, 0)->requests[B].output, OUTPUT_DIVERGED);

@@ -26,8 +26,9 @@ static bool allocate(struct oracle *o)
     o->shared = calloc((size_t)c->requests_len * c->requests_len, sizeof *o->shared);
     o->foreign = calloc((size_t)c->requests_len * c->requests_len, sizeof *o->foreign);
     o->foreign_now = calloc(c->requests_len, sizeof *o->foreign_now);
-    if (!o->foreign || !o->foreign_now || !o->requests || !o->holds || !o->hold_begin_us || !o->hold_ends_by || !o->wire_stale || !o->stale_page ||
-        !o->stale_slot || !o->stale_aux || !o->last_page_owner || !o->last_slot_owner || !o->noted_pages || !o->shared)
+    if (!o->foreign || !o->foreign_now || !o->requests || !o->holds || !o->hold_begin_us || !o->hold_ends_by ||
+        !o->wire_stale || !o->stale_page || !o->stale_slot || !o->stale_aux || !o->last_page_owner ||
+        !o->last_slot_owner || !o->noted_pages || !o->shared)
         return false;
     for (uint32_t m = c->prefill_len; m < c->machines_len; m++) {
         o->stale_page[m] = calloc(d->pages + 1u, 1);
@@ -35,7 +36,8 @@ static bool allocate(struct oracle *o)
         o->stale_aux[m] = calloc(d->aux_slots + 1u, 1);
         o->last_page_owner[m] = calloc(d->pages + 1u, sizeof **o->last_page_owner);
         o->last_slot_owner[m] = calloc(d->state_slots + 1u, sizeof **o->last_slot_owner);
-        if (!o->stale_page[m] || !o->stale_slot[m] || !o->stale_aux[m] || !o->last_page_owner[m] || !o->last_slot_owner[m])
+        if (!o->stale_page[m] || !o->stale_slot[m] || !o->stale_aux[m] || !o->last_page_owner[m] ||
+            !o->last_slot_owner[m])
             return false;
     }
     return true;
@@ -43,16 +45,25 @@ static bool allocate(struct oracle *o)
 
 int oracle_init(struct oracle *o, const struct config *c, const struct watch_spec *watch)
 {
-    *o = (struct oracle){.c = c, .watch = watch, .write_end_us = UINT64_MAX, .first_change_us = UINT64_MAX,
-                         .first_stale_us = UINT64_MAX, .rows_per_token = c->layers};
+    *o = (struct oracle){ .c = c,
+                          .watch = watch,
+                          .write_end_us = UINT64_MAX,
+                          .first_change_us = UINT64_MAX,
+                          .first_stale_us = UINT64_MAX,
+                          .rows_per_token = c->layers };
     if (!allocate(o))
         return -ENOMEM;
     for (uint32_t r = 0; r < c->requests_len; r++) {
         o->hold_begin_us[r] = UINT64_MAX;
-        o->requests[r] = (struct request_result){.output = -1, .finish_reason = FINISH_NONE, .admitted_us = UINT64_MAX,
-                                                 .answered_us = {UINT64_MAX, UINT64_MAX},
-                                                 .committed_us = UINT64_MAX, .freed_us = UINT64_MAX,
-                                                 .write_end_us = UINT64_MAX, .shared_with = -1, .foreign_state = -1};
+        o->requests[r] = (struct request_result){ .output = -1,
+                                                  .finish_reason = FINISH_NONE,
+                                                  .admitted_us = UINT64_MAX,
+                                                  .answered_us = { UINT64_MAX, UINT64_MAX },
+                                                  .committed_us = UINT64_MAX,
+                                                  .freed_us = UINT64_MAX,
+                                                  .write_end_us = UINT64_MAX,
+                                                  .shared_with = -1,
+                                                  .foreign_state = -1 };
     }
     return watch->request >= 0 ? rows_init(&o->rows, watch->tokens * c->layers, MODEL_ROW_FLOATS * sizeof(float)) : 0;
 }
@@ -81,7 +92,7 @@ void oracle_fini(struct oracle *o)
     free(o->foreign);
     free(o->foreign_now);
     rows_fini(&o->rows);
-    *o = (struct oracle){0};
+    *o = (struct oracle){ 0 };
 }
 
 /* --- who owned what when bytes landed --- */
@@ -113,11 +124,11 @@ void oracle_landing(struct oracle *o, struct sim *s, uint32_t wire, uint32_t fra
         uint64_t page_bytes = (uint64_t)c->page_tokens * MODEL_ROW_FLOATS * sizeof(float);
 
         for (uint32_t i = 0; i < f.pages; i++)
-            count_landing(o, world_page_owner(c, s->world, m, f.dest_first + i), writer, &o->stale_page[m][f.dest_first + i],
-                          EXPECT_STALE_PAGES, page_bytes, &stale);
+            count_landing(o, world_page_owner(c, s->world, m, f.dest_first + i), writer,
+                          &o->stale_page[m][f.dest_first + i], EXPECT_STALE_PAGES, page_bytes, &stale);
     } else if (e.kind == EFFECT_STATE) {
-        count_landing(o, MUTANT(26) ? writer : world_slot_owner(c, s->world, m, dest), writer, &o->stale_slot[m][dest], EXPECT_STALE_SLOTS,
-                      MODEL_STATE_FLOATS * sizeof(float), &stale);
+        count_landing(o, MUTANT(26) ? writer : world_slot_owner(c, s->world, m, dest), writer, &o->stale_slot[m][dest],
+                      EXPECT_STALE_SLOTS, MODEL_STATE_FLOATS * sizeof(float), &stale);
     } else {
         count_landing(o, world_aux_owner(c, s->world, m, dest), writer, &o->stale_aux[m][dest], EXPECT_STALE_AUX,
                       sizeof(struct aux_record), &stale);
@@ -137,9 +148,9 @@ static void watch_begin(struct oracle *o, struct sim *s, const struct pass *p)
 {
     for (uint32_t token = 0; token < o->watch->tokens; token++)
         for (uint32_t layer = 0; layer < o->c->layers; layer++)
-            o->rows.row[token * o->c->layers + layer] =
-                memory_row(&s->memory[p->machine], MUTANT(27) ? 0 : layer,
-                           world_page(o->c, s->world, p->request, token / o->c->page_tokens), token % o->c->page_tokens);
+            o->rows.row[token * o->c->layers + layer] = memory_row(
+                &s->memory[p->machine], MUTANT(27) ? 0 : layer,
+                world_page(o->c, s->world, p->request, token / o->c->page_tokens), token % o->c->page_tokens);
     rows_baseline(&o->rows);
     o->watching = true;
 }
@@ -243,15 +254,16 @@ void oracle_forward(struct oracle *o, struct sim *s, uint32_t machine)
 
 static void hold_end(struct oracle *o, uint32_t request, int ended_by, uint64_t now_us)
 {
-    o->holds[o->holds_len++] =
-        (struct hold_result){.request = request, .ended_by = ended_by, .began_us = o->hold_begin_us[request],
-                             .held_us = now_us - o->hold_begin_us[request]};
+    o->holds[o->holds_len++] = (struct hold_result){ .request = request,
+                                                     .ended_by = ended_by,
+                                                     .began_us = o->hold_begin_us[request],
+                                                     .held_us = now_us - o->hold_begin_us[request] };
     o->hold_begin_us[request] = UINT64_MAX;
 }
 
 static void trace_add(struct oracle *o, const struct pass *p)
 {
-    uint64_t fields[] = {p->time_us, p->machine, p->actor, p->point, p->status, p->request, p->chunk, p->n};
+    uint64_t fields[] = { p->time_us, p->machine, p->actor, p->point, p->status, p->request, p->chunk, p->n };
     uint8_t bytes[sizeof fields];
 
     for (size_t i = 0; i < sizeof fields; i++)
@@ -314,7 +326,9 @@ void oracle_answered(struct oracle *o, struct sim *s, uint32_t request, enum sid
         return;
     }
     r->status = http;
-    r->finish_reason = status == POINT_STATUS_OK ? FINISH_LENGTH : status == POINT_STATUS_ABORT ? FINISH_ABORT : FINISH_ERROR;
+    r->finish_reason = status == POINT_STATUS_OK      ? FINISH_LENGTH
+                       : status == POINT_STATUS_ABORT ? FINISH_ABORT
+                                                      : FINISH_ERROR;
 }
 
 void oracle_close(struct oracle *o, struct sim *s)

@@ -19,19 +19,19 @@ struct oracle {
     uint32_t first_stale_token; /* tokens that the watched request had when the first stale byte landed */
     struct hold_result *holds;  /* [holds_len], at most one a request */
     uint32_t holds_len;
-    uint64_t *hold_begin_us;    /* [requests] UINT64_MAX: not held */
-    uint8_t *hold_ends_by;      /* [requests] enum hold_end, by what has been seen so far */
-    uint8_t *wire_stale;        /* [wire entries]: some of its bytes landed in somebody else's memory */
+    uint64_t *hold_begin_us; /* [requests] UINT64_MAX: not held */
+    uint8_t *hold_ends_by;   /* [requests] enum hold_end, by what has been seen so far */
+    uint8_t *wire_stale;     /* [wire entries]: some of its bytes landed in somebody else's memory */
     uint8_t **stale_page, **stale_slot, **stale_aux; /* [machines][page]: already counted */
     uint32_t **last_page_owner, **last_slot_owner;   /* [machines][page]: request + 1 */
-    uint32_t *noted_pages;      /* [requests] how many pages of its table have been looked at */
-    uint32_t *shared;           /* [requests x requests] pages of the second that the first was given later */
+    uint32_t *noted_pages;                           /* [requests] how many pages of its table have been looked at */
+    uint32_t *shared; /* [requests x requests] pages of the second that the first was given later */
     struct foreign_rows *foreign, *foreign_now; /* [requests x requests], [requests]: scratch */
     struct rows rows;
     uint32_t rows_per_token;
     bool watching;
-    uint64_t trace;             /* running digest of all points passed */
-    bool failed;                /* out of memory */
+    uint64_t trace; /* running digest of all points passed */
+    bool failed;    /* out of memory */
 };
 
 int oracle_init(struct oracle *o, const struct config *c, const struct watch_spec *watch);

@@ -26,10 +26,10 @@ struct play {
     struct sim sim;
     struct oracle oracle;
     struct park *parks;
-    struct latch **latches;  /* [steps][items] */
+    struct latch **latches;     /* [steps][items] */
     uint64_t passes, *order_at; /* points passed so far; [expect.order] the first matching one, 0: none yet */
     struct latch *order;        /* [expect.order] */
-    uint64_t *submitted_us;  /* [requests] UINT64_MAX: not yet */
+    uint64_t *submitted_us;     /* [requests] UINT64_MAX: not yet */
     uint64_t step_began_us;
     /* The check of an ordinary transfer (solo plays): the source as it was when its last chunk was queued. */
     struct solo *solo;
@@ -49,8 +49,8 @@ static void trace_line(FILE *f, const struct config *c, const struct scenario *s
         snprintf(who, sizeof who, "worker %u", p->actor - ACTOR_WORKER);
     else
         snprintf(who, sizeof who, "%s", who_name(p->actor));
-    fprintf(f, "%6" PRIu64 ".%06" PRIu64 "  %-12s %-10s %-16s %s", p->time_us / 1000000u, p->time_us % 1000000u, where, who,
-            point_name(p->point), s->requests[p->request].name);
+    fprintf(f, "%6" PRIu64 ".%06" PRIu64 "  %-12s %-10s %-16s %s", p->time_us / 1000000u, p->time_us % 1000000u, where,
+            who, point_name(p->point), s->requests[p->request].name);
     if (m->side == SIDE_PREFILL && p->actor >= ACTOR_WORKER)
         fprintf(f, " chunk %u", p->chunk);
     if (p->point == POINT_TOKEN)
@@ -62,7 +62,8 @@ static void trace_line(FILE *f, const struct config *c, const struct scenario *s
     fprintf(f, "%s\n", p->park >= 0 ? "  [parked]" : "");
 }
 
-static void latch_one(struct latch *l, const struct point_match *m, const struct pass *pass, const int32_t keys[PARK_KEYS])
+static void latch_one(struct latch *l, const struct point_match *m, const struct pass *pass,
+                      const int32_t keys[PARK_KEYS])
 {
     int32_t want[PARK_KEYS];
 
@@ -108,12 +109,12 @@ static void check_transfer(struct play *p, const struct pass *pass)
                        memory_row(to, layer, world_page(c, p->sim.world, pass->request, token / pt), token % pt),
                        MODEL_ROW_FLOATS * sizeof(float)) != 0) {
                 p->solo->exact = false;
-                snprintf(p->solo->why, sizeof p->solo->why, "the row of token %u in attention layer %u arrived with other bytes",
-                         token, layer);
+                snprintf(p->solo->why, sizeof p->solo->why,
+                         "the row of token %u in attention layer %u arrived with other bytes", token, layer);
             }
-    if (p->solo->exact && memcmp(memory_slot(from, p->source_slot),
-                                 memory_slot(to, world_state_slot(c, p->sim.world, pass->request)),
-                                 MODEL_STATE_FLOATS * sizeof(float)) != 0) {
+    if (p->solo->exact &&
+        memcmp(memory_slot(from, p->source_slot), memory_slot(to, world_state_slot(c, p->sim.world, pass->request)),
+               MODEL_STATE_FLOATS * sizeof(float)) != 0) {
         p->solo->exact = false;
         snprintf(p->solo->why, sizeof p->solo->why, "the state slot arrived with other bytes");
     }
@@ -151,9 +152,15 @@ static void landing(void *ctx, struct sim *s, uint32_t wire, uint32_t fragment)
     oracle_landing(&((struct play *)ctx)->oracle, s, wire, fragment);
 }
 
-static void landed(void *ctx, struct sim *s, uint32_t wire) { oracle_landed(&((struct play *)ctx)->oracle, s, wire); }
+static void landed(void *ctx, struct sim *s, uint32_t wire)
+{
+    oracle_landed(&((struct play *)ctx)->oracle, s, wire);
+}
 
-static void forward(void *ctx, struct sim *s, uint32_t machine) { oracle_forward(&((struct play *)ctx)->oracle, s, machine); }
+static void forward(void *ctx, struct sim *s, uint32_t machine)
+{
+    oracle_forward(&((struct play *)ctx)->oracle, s, machine);
+}
 
 static void answered(void *ctx, struct sim *s, uint32_t request, enum side side, enum point_status status)
 {
@@ -232,9 +239,12 @@ static bool perform(struct play *p, uint32_t i)
 
 static const char *stage_text(enum decode_stage stage)
 {
-    static const char *const texts[DECODE_STAGE_COUNT] = {
-        "not known to decode yet", "aborted, its memory is held", "waits for memory on decode",
-        "has memory on decode and waits for its KV", "decodes", "done"};
+    static const char *const texts[DECODE_STAGE_COUNT] = { "not known to decode yet",
+                                                           "aborted, its memory is held",
+                                                           "waits for memory on decode",
+                                                           "has memory on decode and waits for its KV",
+                                                           "decodes",
+                                                           "done" };
 
     return texts[stage];
 }
@@ -462,14 +472,21 @@ static int collect(struct play *p, struct played *out)
 static int open_play(struct play *p, uint32_t request, uint32_t prefill)
 {
     const struct stage *g = p->stage;
-    const struct scenario_world world = {.policy = &p->arm->policy, .layers = MODEL_ATTN_LAYERS,
-                                         .message_spare = p->arm->faults_len + 2 * p->arm->steps_len, .moved = p->solo ? (int)request : -1,
-                                         .prefill = prefill};
-    struct sim_input in = {.times = &g->scenario->times, .model = g->model, .work = g->work,
-                           .prompts = (const uint32_t *const *)g->prompts, .parks_len = p->arm->parks_len,
-                           .decode = g->decode, .model_ns = g->model_ns, .faults = p->arm->faults,
-                           .faults_len = p->arm->faults_len,
-                           .watcher = {p, landing, landed, passed, forward, answered}};
+    const struct scenario_world world = { .policy = &p->arm->policy,
+                                          .layers = MODEL_ATTN_LAYERS,
+                                          .message_spare = p->arm->faults_len + 2 * p->arm->steps_len,
+                                          .moved = p->solo ? (int)request : -1,
+                                          .prefill = prefill };
+    struct sim_input in = { .times = &g->scenario->times,
+                            .model = g->model,
+                            .work = g->work,
+                            .prompts = (const uint32_t *const *)g->prompts,
+                            .parks_len = p->arm->parks_len,
+                            .decode = g->decode,
+                            .model_ns = g->model_ns,
+                            .faults = p->arm->faults,
+                            .faults_len = p->arm->faults_len,
+                            .watcher = { p, landing, landed, passed, forward, answered } };
     int rc;
 
     p->config = scenario_config(g->scenario, &world);
@@ -516,10 +533,10 @@ static void close_play(struct play *p)
 
 int play_arm(const struct stage *stage, const struct arm *arm, uint32_t phase, struct played *out)
 {
-    struct play p = {.stage = stage, .arm = arm, .phase = phase};
+    struct play p = { .stage = stage, .arm = arm, .phase = phase };
     int rc = open_play(&p, 0, 0);
 
-    *out = (struct played){0};
+    *out = (struct played){ 0 };
     if (!rc) {
         run(&p, &out->result);
         rc = collect(&p, out);
@@ -532,18 +549,20 @@ int play_arm(const struct stage *stage, const struct arm *arm, uint32_t phase, s
 
 int play_solo(const struct stage *stage, uint32_t request, uint32_t prefill, struct solo *out)
 {
-    struct step submit = {.kind = STEP_SUBMIT, .request = request};
-    struct arm alone = {.name = "alone", .policy = stage->scenario->arms[0].policy, .steps = &submit, .steps_len = 1, .phases = 1};
+    struct step submit = { .kind = STEP_SUBMIT, .request = request };
+    struct arm alone = {
+        .name = "alone", .policy = stage->scenario->arms[0].policy, .steps = &submit, .steps_len = 1, .phases = 1
+    };
     uint32_t *engine = alone.policy.engine;
-    struct play p = {.stage = stage, .arm = &alone, .solo = out};
-    struct arm_result r = {0};
+    struct play p = { .stage = stage, .arm = &alone, .solo = out };
+    struct arm_result r = { 0 };
     int rc;
 
     /* An engine without whims of its own: what an engine does wrong must not get into what is compared with. */
     engine[ENGINE_COMPLETION] = COMPLETION_LANDED;
     engine[ENGINE_TIMEOUT] = 0;
     engine[ENGINE_RETRIES] = 0;
-    *out = (struct solo){0};
+    *out = (struct solo){ 0 };
     rc = open_play(&p, request, prefill);
     if (!rc) {
         run(&p, &r);
@@ -569,7 +588,7 @@ void arm_result_free(struct arm_result *r)
         free(r->requests[i].foreign);
     free(r->requests);
     free(r->holds);
-    *r = (struct arm_result){0};
+    *r = (struct arm_result){ 0 };
 }
 
 void played_free(struct played *p)
@@ -580,11 +599,11 @@ void played_free(struct played *p)
     free(p->tokens_len);
     free(p->order_at);
     arm_result_free(&p->result);
-    *p = (struct played){0};
+    *p = (struct played){ 0 };
 }
 
 void solo_free(struct solo *s)
 {
     free(s->tokens);
-    *s = (struct solo){0};
+    *s = (struct solo){ 0 };
 }

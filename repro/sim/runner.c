@@ -72,7 +72,7 @@ static int preflight(struct runner *n)
     p->prefills = other == own ? 1 : 2;
     p->identical = p->transfer_exact = true;
     for (uint32_t i = 0; !rc && p->identical && p->transfer_exact && i < PREFLIGHT_RUNS; i++) {
-        struct solo run = {0};
+        struct solo run = { 0 };
 
         tell(n, "pre-flight");
         rc = play_solo(&n->stage, p->request, i == 1 ? other : own, &run);
@@ -84,8 +84,9 @@ static int preflight(struct runner *n)
             rc = preflight_fails(p, "run %u, request %s: %s", i + 1, s->requests[p->request].name, run.why);
         } else if (i > 0 && !same_tokens(&run, &n->baselines[p->request])) {
             p->identical = false;
-            rc = preflight_fails(p, "run %u of request %s gave other tokens than run 1: the engine is not deterministic", i + 1,
-                                 s->requests[p->request].name);
+            rc =
+                preflight_fails(p, "run %u of request %s gave other tokens than run 1: the engine is not deterministic",
+                                i + 1, s->requests[p->request].name);
         }
         if (i == 0)
             n->baselines[p->request] = run;
@@ -159,9 +160,9 @@ static int by_value(const void *a, const void *b)
 static struct spread spread_of(uint64_t *values, uint32_t len)
 {
     if (len == 0)
-        return (struct spread){0};
+        return (struct spread){ 0 };
     qsort(values, len, sizeof *values, by_value);
-    return (struct spread){values[0], values[len / 2], values[len - 1]};
+    return (struct spread){ values[0], values[len / 2], values[len - 1] };
 }
 
 /* The request whose output the summary is about: the watched one if it diverged, else the first that did; -1: none. */
@@ -218,7 +219,8 @@ static bool same_result(const struct scenario *s, const struct arm_result *a, co
     for (uint32_t r = 0; r < s->requests_len; r++)
         if (a->requests[r].output_digest != b->requests[r].output_digest)
             return false;
-    return a->ended == b->ended && a->trace_digest == b->trace_digest && memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0;
+    return a->ended == b->ended && a->trace_digest == b->trace_digest &&
+           memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0;
 }
 
 static int run_arm(struct runner *n, const struct arm *arm, struct arm_summary *a)
@@ -227,7 +229,7 @@ static int run_arm(struct runner *n, const struct arm *arm, struct arm_summary *
     uint32_t plays = arm->phases * n->options->repeat;
     int rc = 0;
 
-    *a = (struct arm_summary){.arm = arm, .repeats_identical = true};
+    *a = (struct arm_summary){ .arm = arm, .repeats_identical = true };
     a->results = calloc(plays, sizeof *a->results);
     if (!a->results)
         return -ENOMEM;
@@ -244,7 +246,7 @@ static int run_arm(struct runner *n, const struct arm *arm, struct arm_summary *
         rc = expect_compare(s, &p);
         a->results[i] = p.result;
         a->results_len++;
-        p.result = (struct arm_result){0};
+        p.result = (struct arm_result){ 0 };
         played_free(&p);
         if (i >= arm->phases && !same_result(s, &a->results[i], &a->results[i % arm->phases]))
             a->repeats_identical = false;
@@ -252,7 +254,10 @@ static int run_arm(struct runner *n, const struct arm *arm, struct arm_summary *
     return rc ? rc : summarize(s, a);
 }
 
-static bool chosen(const struct runner_options *o, const struct arm *arm) { return !o->arm || strcmp(o->arm, arm->name) == 0; }
+static bool chosen(const struct runner_options *o, const struct arm *arm)
+{
+    return !o->arm || strcmp(o->arm, arm->name) == 0;
+}
 
 static int run_arms(struct runner *n)
 {
@@ -318,7 +323,8 @@ static void put_away(struct runner *n)
 
 int runner_run(const struct scenario *s, const struct runner_options *options, struct run_result **out, FILE *errors)
 {
-    struct runner n = {.stage = {.scenario = s, .trace = options->trace, .decode = options->decode}, .options = options};
+    struct runner n = { .stage = { .scenario = s, .trace = options->trace, .decode = options->decode },
+                        .options = options };
     uint64_t began = now_us();
     uint32_t found = 0;
     int rc;
@@ -379,7 +385,7 @@ int runner_play(struct runner *n, const struct arm *arm, struct arm_result *out)
     if (rc)
         return rc;
     *out = p.result;
-    p.result = (struct arm_result){0};
+    p.result = (struct arm_result){ 0 };
     played_free(&p);
     return 0;
 }

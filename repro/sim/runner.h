@@ -10,13 +10,14 @@
 #include "play.h"
 
 struct runner_options {
-    const char *arm;    /* play only the arm of this name, or NULL */
-    uint32_t repeat;    /* each arm so many times; at least 1 */
-    FILE *trace;        /* every point passed, a line each, or NULL */
+    const char *arm; /* play only the arm of this name, or NULL */
+    uint32_t repeat; /* each arm so many times; at least 1 */
+    FILE *trace;     /* every point passed, a line each, or NULL */
     /* Called before each play with the number of plays done and planned; NULL: nobody wants to know. */
     void (*progress)(void *ctx, const char *what, uint32_t done, uint32_t planned); /* what NULL: over */
     void *progress_ctx;
-    sim_decode_fn *decode; /* in place of the model's decode step; NULL: the model's. Tests plant a nondeterministic one. */
+    sim_decode_fn
+        *decode; /* in place of the model's decode step; NULL: the model's. Tests plant a nondeterministic one. */
 };
 
 /* -EINVAL with a message on `errors`: no such arm. -ENOMEM. A finding is not an error: 0, and result->as_expected says. */

@@ -19,7 +19,7 @@ static int by_value(const void *a, const void *b)
 int main(int argc, char **argv)
 {
     double wall_ms[PLAYS], model_ms[PLAYS], ratio[PLAYS];
-    struct runner_options o = {.repeat = 1};
+    struct runner_options o = { .repeat = 1 };
     struct scenario *s;
 
     if (argc != 2) {
@@ -43,8 +43,8 @@ int main(int argc, char **argv)
     qsort(wall_ms, PLAYS, sizeof *wall_ms, by_value);
     qsort(model_ms, PLAYS, sizeof *model_ms, by_value);
     qsort(ratio, PLAYS, sizeof *ratio, by_value);
-    printf("play %s: wall %.1f ms, its model tokens alone %.1f ms, ratio %.3f (least %.3f, most %.3f; medians of %d)\n", argv[1],
-           wall_ms[PLAYS / 2], model_ms[PLAYS / 2], ratio[PLAYS / 2], ratio[0], ratio[PLAYS - 1], PLAYS);
+    printf("play %s: wall %.1f ms, its model tokens alone %.1f ms, ratio %.3f (least %.3f, most %.3f; medians of %d)\n",
+           argv[1], wall_ms[PLAYS / 2], model_ms[PLAYS / 2], ratio[PLAYS / 2], ratio[0], ratio[PLAYS - 1], PLAYS);
     scenario_free(s);
     return 0;
 }

@@ -9,7 +9,18 @@
 
 /* --- matches --- */
 
-enum { KEY_REQUEST, KEY_SIDE, KEY_INSTANCE, KEY_RANK, KEY_ACTOR, KEY_CHUNK, KEY_FRAGMENT, KEY_N, KEY_STATUS, KEY_COUNT };
+enum {
+    KEY_REQUEST,
+    KEY_SIDE,
+    KEY_INSTANCE,
+    KEY_RANK,
+    KEY_ACTOR,
+    KEY_CHUNK,
+    KEY_FRAGMENT,
+    KEY_N,
+    KEY_STATUS,
+    KEY_COUNT
+};
 _Static_assert((int)KEY_COUNT == (int)PARK_KEYS, "a park compares exactly the keys of a match");
 
 static bool on_wire(enum point p)
@@ -52,9 +63,11 @@ static uint32_t message_sent(struct sim *s, uint32_t from, uint32_t to)
 {
     uint32_t at = s->messages_len++;
 
-    for (; at > 0 && (s->messages[at - 1].from > from || (s->messages[at - 1].from == from && s->messages[at - 1].to > to)); at--)
+    for (; at > 0 &&
+           (s->messages[at - 1].from > from || (s->messages[at - 1].from == from && s->messages[at - 1].to > to));
+         at--)
         s->messages[at] = s->messages[at - 1];
-    s->messages[at] = (struct sim_message){from, to, s->now_us + s->in.times->message_us, ++s->seq};
+    s->messages[at] = (struct sim_message){ from, to, s->now_us + s->in.times->message_us, ++s->seq };
     return at;
 }
 
@@ -88,7 +101,7 @@ static const struct fault *fault_hits(struct sim *s, const struct fault *what)
 
 static void message_faulted(struct sim *s, uint32_t at, const struct action *a)
 {
-    struct fault what = {.message = (int)a->message, .request = (int)a->request};
+    struct fault what = { .message = (int)a->message, .request = (int)a->request };
     const struct fault *f = fault_hits(s, &what);
 
     if (!f)
@@ -123,8 +136,11 @@ static uint64_t flight_fault(struct sim *s, uint32_t wire)
     struct wire_entry e = wire_entry(s->c, wire);
     struct sim_flight *f = &s->flights[wire];
     uint32_t fragment = cell(s->world, &s->c->wire.fragment, wire);
-    struct fault what = {.is_write = true, .effect = (int)e.kind, .request = (int)e.request, .chunk = (int)e.chunk,
-                         .fragment = (int)fragment};
+    struct fault what = { .is_write = true,
+                          .effect = (int)e.kind,
+                          .request = (int)e.request,
+                          .chunk = (int)e.chunk,
+                          .fragment = (int)fragment };
     const struct fault *hit = fault_hits(s, &what);
 
     if (fragment == 0) {
@@ -144,7 +160,10 @@ static uint64_t flight_fault(struct sim *s, uint32_t wire)
 
 /* --- bytes --- */
 
-static size_t page_floats(const struct sim *s) { return (size_t)s->c->page_tokens * MODEL_ROW_FLOATS; }
+static size_t page_floats(const struct sim *s)
+{
+    return (size_t)s->c->page_tokens * MODEL_ROW_FLOATS;
+}
 
 /* The next fragment of a write leaves: its source bytes are read now, whoever owns the source by now. */
 static void flight_leave(struct sim *s, uint32_t wire)
@@ -159,7 +178,8 @@ static void flight_leave(struct sim *s, uint32_t wire)
         memcpy(f->bytes, memory_row(from, g.layer, g.source_first, 0), g.pages * page_floats(s) * sizeof(float));
         memcpy(f->writers, memory_row_writer(from, g.layer, g.source_first, 0), (size_t)g.pages * s->c->page_tokens);
     } else if (e.kind == EFFECT_STATE) {
-        memcpy(f->bytes, memory_slot(from, cell(s->world, &s->c->wire.source, wire)), MODEL_STATE_FLOATS * sizeof(float));
+        memcpy(f->bytes, memory_slot(from, cell(s->world, &s->c->wire.source, wire)),
+               MODEL_STATE_FLOATS * sizeof(float));
         f->state_writer = from->slot_writer[cell(s->world, &s->c->wire.source, wire)];
     } else {
         f->aux = s->aux[e.request];
@@ -209,8 +229,9 @@ static void prefill_forward(struct sim *s, uint32_t machine)
     const struct request_config *r = &s->c->requests[request];
     uint32_t first = chunk_first(s->c, chunk) * s->c->page_tokens;
     uint32_t end = (chunk_first(s->c, chunk) + chunk_pages(s->c, request, chunk)) * s->c->page_tokens, next;
-    struct model_seq seq = {.kv = s->memory[machine].kv, .pages = s->page_table,
-                            .state = memory_slot(&s->memory[machine], world_source_slot(s->c, s->world, request))};
+    struct model_seq seq = { .kv = s->memory[machine].kv,
+                             .pages = s->page_table,
+                             .state = memory_slot(&s->memory[machine], world_source_slot(s->c, s->world, request)) };
 
     if (end > r->prompt_tokens)
         end = r->prompt_tokens;
@@ -219,11 +240,12 @@ static void prefill_forward(struct sim *s, uint32_t machine)
     next = model_prefill(s->in.model, s->in.work, &seq, first, s->in.prompts[request] + first, end - first);
     for (uint32_t token = first; token < end; token++)
         for (uint32_t layer = 0; layer < s->c->layers; layer++)
-            *memory_row_writer(&s->memory[machine], layer, s->page_table[token / s->c->page_tokens], token % s->c->page_tokens) =
-                (uint8_t)(request + 1);
+            *memory_row_writer(&s->memory[machine], layer, s->page_table[token / s->c->page_tokens],
+                               token % s->c->page_tokens) = (uint8_t)(request + 1);
     s->memory[machine].slot_writer[world_source_slot(s->c, s->world, request)] = (uint8_t)(request + 1);
     if (end == r->prompt_tokens)
-        s->aux[request] = (struct aux_record){.room = r->room + 1u, .first_token = next, .prompt_tokens = r->prompt_tokens};
+        s->aux[request] =
+            (struct aux_record){ .room = r->room + 1u, .first_token = next, .prompt_tokens = r->prompt_tokens };
 }
 
 static void decode_forward(struct sim *s, uint32_t machine)
@@ -232,7 +254,7 @@ static void decode_forward(struct sim *s, uint32_t machine)
 
     for (uint32_t q = 0; q < m->requests_len; q++) {
         uint32_t request = m->requests[q], n, pages, position;
-        struct model_seq seq = {.kv = s->memory[machine].kv, .pages = s->page_table};
+        struct model_seq seq = { .kv = s->memory[machine].kv, .pages = s->page_table };
 
         if (!world_in_batch(s->c, s->world, request))
             continue;
@@ -242,8 +264,7 @@ static void decode_forward(struct sim *s, uint32_t machine)
             s->page_table[i] = (uint16_t)world_page(s->c, s->world, request, i);
         seq.state = memory_slot(&s->memory[machine], world_state_slot(s->c, s->world, request));
         position = s->c->requests[request].prompt_tokens + n - 1;
-        s->tokens[request][n] =
-            s->in.decode(s->in.model, s->in.work, &seq, position, s->tokens[request][n - 1], NULL);
+        s->tokens[request][n] = s->in.decode(s->in.model, s->in.work, &seq, position, s->tokens[request][n - 1], NULL);
         for (uint32_t layer = 0; layer < s->c->layers; layer++)
             *memory_row_writer(&s->memory[machine], layer, s->page_table[position / s->c->page_tokens],
                                position % s->c->page_tokens) = (uint8_t)(request + 1);
@@ -285,7 +306,10 @@ static uint64_t forward_us(const struct sim *s, uint32_t machine)
 
 /* --- due times --- */
 
-static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
 
 /* The engine's own time-out, or the error that a fault makes it report. */
 static uint64_t gives_up_us(const struct sim *s, uint32_t wire)
@@ -323,7 +347,8 @@ static bool parked(const struct sim *s, const struct transition *t)
 {
     if (t->kind == TRANSITION_GO)
         return s->actor_park[s->actor_base[t->machine] + t->actor] >= 0;
-    return ((t->kind == TRANSITION_LAND && !MUTANT(25)) || t->kind == TRANSITION_COMPLETE) && s->flights[t->index].park >= 0;
+    return ((t->kind == TRANSITION_LAND && !MUTANT(25)) || t->kind == TRANSITION_COMPLETE) &&
+           s->flights[t->index].park >= 0;
 }
 
 /* One-sided writes need nobody at either end once they are posted. */
@@ -337,8 +362,8 @@ static const struct sim_pending *known(const struct sim *s, uint32_t part, const
     for (uint32_t i = 0; t->kind != TRANSITION_DELIVER && i < s->pending_len[part]; i++) {
         const struct sim_pending *p = &s->pending[part][i];
 
-        if (p->t.kind == t->kind && p->t.machine == t->machine && p->t.actor == t->actor && p->t.request == t->request &&
-            p->t.index == t->index)
+        if (p->t.kind == t->kind && p->t.machine == t->machine && p->t.actor == t->actor &&
+            p->t.request == t->request && p->t.index == t->index)
             return p;
     }
     return NULL;
@@ -352,7 +377,8 @@ static uint32_t add_errors(const struct sim *s, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct transition t = s->scratch[i];
 
-        if (t.kind == TRANSITION_LAND && s->c->policy.engine[ENGINE_TIMEOUT] == 0 && wire_can_fail(s->c, s->world, t.index)) {
+        if (t.kind == TRANSITION_LAND && s->c->policy.engine[ENGINE_TIMEOUT] == 0 &&
+            wire_can_fail(s->c, s->world, t.index)) {
             t.kind = TRANSITION_GIVE_UP;
             s->scratch[len++] = t;
         }
@@ -394,7 +420,7 @@ static void refresh(struct sim *s, uint32_t part)
         }
         if (t->kind == TRANSITION_LAND)
             flight_leave(s, t->index);
-        fresh[len] = (struct sim_pending){*t, due(s, t), 0, stopped(s, t)};
+        fresh[len] = (struct sim_pending){ *t, due(s, t), 0, stopped(s, t) };
         if (fresh[len].due_us == UINT64_MAX)
             continue;
         fresh[len++].seq = t->kind == TRANSITION_DELIVER ? s->messages[t->index].seq : ++s->seq;
@@ -436,7 +462,7 @@ bool sim_next_due(const struct sim *s, uint64_t *due_us)
 
 static void at_point(struct sim *s, uint32_t machine, const struct action *a)
 {
-    struct pass p = {s->now_us, machine, a->actor, a->point, a->status, a->request, a->chunk, a->n, -1, a->to};
+    struct pass p = { s->now_us, machine, a->actor, a->point, a->status, a->request, a->chunk, a->n, -1, a->to };
     int32_t keys[PARK_KEYS];
 
     sim_keys(s->c, &p, keys);
@@ -484,7 +510,7 @@ static void carry_out(struct sim *s, uint32_t machine, const struct actions *act
 
 static void take(struct sim *s, const struct transition *t)
 {
-    struct actions actions = {0};
+    struct actions actions = { 0 };
     bool landing = t->kind == TRANSITION_LAND;
 
     s->steps++;
@@ -524,14 +550,16 @@ void sim_step(struct sim *s)
 void sim_submit(struct sim *s, uint32_t request, enum side side)
 {
     world_submit(s->c, s->world, request, side);
-    message_sent(s, s->c->machines_len, side == SIDE_PREFILL ? s->c->requests[request].prefill : s->c->requests[request].decode);
+    message_sent(s, s->c->machines_len,
+                 side == SIDE_PREFILL ? s->c->requests[request].prefill : s->c->requests[request].decode);
     refresh(s, s->c->machines_len);
 }
 
 void sim_abort(struct sim *s, uint32_t request, enum side side)
 {
     world_abort(s->c, s->world, request, side);
-    message_sent(s, s->c->machines_len, side == SIDE_PREFILL ? s->c->requests[request].prefill : s->c->requests[request].decode);
+    message_sent(s, s->c->machines_len,
+                 side == SIDE_PREFILL ? s->c->requests[request].prefill : s->c->requests[request].decode);
     refresh(s, s->c->machines_len);
 }
 
@@ -552,7 +580,7 @@ void sim_release(struct sim *s, uint32_t park)
     refresh(s, s->c->machines_len);
     for (uint32_t m = 0; m < s->c->machines_len; m++)
         for (uint32_t actor = 0; actor < s->c->machines[m].actors; actor++) {
-            struct transition go = {TRANSITION_GO, m, actor, 0, 0};
+            struct transition go = { TRANSITION_GO, m, actor, 0, 0 };
 
             if (s->actor_park[s->actor_base[m] + actor] != (int)park)
                 continue;
@@ -591,8 +619,9 @@ static int allocate(struct sim *s)
     s->aux_token = calloc(c->requests_len, sizeof *s->aux_token);
     s->tokens = calloc(c->requests_len, sizeof *s->tokens);
     s->tokens_len = calloc(c->requests_len, sizeof *s->tokens_len);
-    if (!s->world || !s->pending || !s->pending_len || !s->pending_max || !s->scratch || !s->messages || !s->fault_seen || !s->fault_hit || !s->stopped || !s->flights ||
-        !s->actor_base || !s->memory || !s->aux || !s->aux_token || !s->tokens || !s->tokens_len)
+    if (!s->world || !s->pending || !s->pending_len || !s->pending_max || !s->scratch || !s->messages ||
+        !s->fault_seen || !s->fault_hit || !s->stopped || !s->flights || !s->actor_base || !s->memory || !s->aux ||
+        !s->aux_token || !s->tokens || !s->tokens_len)
         return -ENOMEM;
     for (uint32_t w = 0; w < c->wire_len; w++) {
         s->flights[w].park = -1;
@@ -624,12 +653,12 @@ static int allocate(struct sim *s)
 
 int sim_init(struct sim *s, const struct sim_input *in)
 {
-    *s = (struct sim){.in = *in, .c = in->config};
+    *s = (struct sim){ .in = *in, .c = in->config };
     if (!s->in.decode)
         s->in.decode = model_decode;
     if (allocate(s))
         return -ENOMEM;
-    s->parks = (struct park_set){.parks = in->parks, .len = in->parks_len};
+    s->parks = (struct park_set){ .parks = in->parks, .len = in->parks_len };
     world_init(s->c, s->world);
     return 0;
 }
@@ -666,5 +695,5 @@ void sim_fini(struct sim *s)
     free(s->fault_seen);
     free(s->fault_hit);
     free(s->stopped);
-    *s = (struct sim){0};
+    *s = (struct sim){ 0 };
 }

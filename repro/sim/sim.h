@@ -21,8 +21,8 @@ struct pass {
     enum point point;
     enum point_status status;
     uint32_t request, chunk;
-    uint32_t n; /* token: which; wire points: fragment */
-    int park;   /* held by this park, or -1 */
+    uint32_t n;    /* token: which; wire points: fragment */
+    int park;      /* held by this park, or -1 */
     uint32_t wire; /* wire points: the wire entry */
 };
 
@@ -51,11 +51,11 @@ struct sim_input {
     const uint32_t *const *prompts; /* [requests][prompt_tokens] */
     const struct fault *faults;     /* [faults_len] */
     uint32_t faults_len;
-    struct park *parks;             /* [parks_len] the caller's memory; all unused */
+    struct park *parks; /* [parks_len] the caller's memory; all unused */
     uint32_t parks_len;
     struct sim_watcher watcher;
-    sim_decode_fn *decode;          /* NULL: model_decode */
-    uint64_t *model_ns;             /* wall time spent in the model is added here, for benchmarks; or NULL */
+    sim_decode_fn *decode; /* NULL: model_decode */
+    uint64_t *model_ns;    /* wall time spent in the model is added here, for benchmarks; or NULL */
 };
 
 struct sim_pending {
@@ -84,24 +84,24 @@ struct sim {
         uint8_t *writers, state_writer;
         struct aux_record aux;
         uint64_t posted_us;
-        int park;     /* held on the wire by this park, or -1 */
-        bool lost;    /* by a fault: it never lands */
+        int park;          /* held on the wire by this park, or -1 */
+        bool lost;         /* by a fault: it never lands */
         uint64_t error_us; /* by a fault: when the engine reports an error; UINT64_MAX: never */
         const struct fault *error;
-    } *flights;       /* [wire_len] */
-    int *actor_park;  /* [actors of all machines]: held by this park, or -1 */
+    } * flights;     /* [wire_len] */
+    int *actor_park; /* [actors of all machines]: held by this park, or -1 */
     uint32_t *actor_base;
-    struct memory *memory; /* [machines] */
+    struct memory *memory;  /* [machines] */
     struct aux_record *aux; /* [requests]: as the prefill computed it */
     uint32_t *aux_token;    /* [requests]: the first token that decode read from its aux slot */
     uint32_t **tokens;      /* [requests][max_tokens] */
     uint32_t *tokens_len;
     uint16_t *page_table;
-    uint32_t *fault_seen;   /* [faults_len] matches so far */
-    bool *fault_hit;        /* [faults_len] it took effect */
-    bool *stopped;          /* [machines] */
+    uint32_t *fault_seen; /* [faults_len] matches so far */
+    bool *fault_hit;      /* [faults_len] it took effect */
+    bool *stopped;        /* [machines] */
     struct park_set parks;
-    bool failed;            /* out of memory while growing a list */
+    bool failed; /* out of memory while growing a list */
 };
 
 /* -ENOMEM. sim_fini() after either. */

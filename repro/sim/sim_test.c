@@ -8,21 +8,21 @@
 
 #include "runner.h"
 
-#define HEAD                                                                                                           \
-    "scenario: t\n"                                                                                                    \
-    "topology:\n"                                                                                                      \
-    "  prefill: {instances: 2, pages: 64}\n"                                                                           \
-    "  decode: {pages: 13, page_tokens: 16, state_slots: 1}\n"                                                         \
-    "requests:\n"                                                                                                      \
-    "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n"                                               \
-    "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64, prefill: 1}\n"                                               \
+#define HEAD                                                             \
+    "scenario: t\n"                                                      \
+    "topology:\n"                                                        \
+    "  prefill: {instances: 2, pages: 64}\n"                             \
+    "  decode: {pages: 13, page_tokens: 16, state_slots: 1}\n"           \
+    "requests:\n"                                                        \
+    "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n" \
+    "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64, prefill: 1}\n" \
     "watch: {request: B, tokens: 32}\n"
 
-#define FAULT                                                                                                          \
-    "steps:\n"                                                                                                         \
-    "  - park: {point: send.begin, request: A, as: writer}\n"                                                          \
-    "  - submit: A\n"                                                                                                  \
-    "  - await: writer\n"                                                                                              \
+#define FAULT                                                 \
+    "steps:\n"                                                \
+    "  - park: {point: send.begin, request: A, as: writer}\n" \
+    "  - submit: A\n"                                         \
+    "  - await: writer\n"                                     \
     "  - abort: {request: A, at: decode}\n"
 
 struct played_text {
@@ -32,8 +32,8 @@ struct played_text {
 
 static struct played_text play_with(const char *text, sim_decode_fn *decode, uint32_t repeat, FILE *trace)
 {
-    struct played_text p = {0};
-    struct runner_options o = {.repeat = repeat, .decode = decode, .trace = trace};
+    struct played_text p = { 0 };
+    struct runner_options o = { .repeat = repeat, .decode = decode, .trace = trace };
     char *messages = NULL;
     size_t len;
     FILE *errors = open_memstream(&messages, &len);
@@ -46,7 +46,10 @@ static struct played_text play_with(const char *text, sim_decode_fn *decode, uin
     return p;
 }
 
-static struct played_text play_text(const char *text) { return play_with(text, NULL, 1, NULL); }
+static struct played_text play_text(const char *text)
+{
+    return play_with(text, NULL, 1, NULL);
+}
 
 static void done(struct played_text *p)
 {
@@ -54,7 +57,10 @@ static void done(struct played_text *p)
     scenario_free(p->s);
 }
 
-static const struct arm_result *arm(const struct played_text *p, uint32_t i) { return &p->r->arms[i].results[0]; }
+static const struct arm_result *arm(const struct played_text *p, uint32_t i)
+{
+    return &p->r->arms[i].results[0];
+}
 
 enum { A, B };
 
@@ -64,7 +70,7 @@ Test(play, the_published_experiment_as_shipped)
 {
     struct scenario *s;
     struct run_result *r;
-    struct runner_options o = {.repeat = 1};
+    struct runner_options o = { .repeat = 1 };
     const struct arm_result *a;
 
     cr_assert_eq(scenario_load("scenarios/seed.yaml", NULL, &s, stderr), 0);
@@ -99,18 +105,18 @@ Test(play, the_published_experiment_as_shipped)
 
 Test(control, late_effects_before_the_victims_own_write_do_no_harm)
 {
-    struct played_text p = play_text(HEAD FAULT
-                                     "arms:\n"
-                                     "  - name: a\n"
-                                     "    core: unpatched\n"
-                                     "    steps:\n"
-                                     "      - park: {point: send.begin, request: B, as: own}\n"
-                                     "      - submit: B\n"
-                                     "      - await: own\n"
-                                     "      - release: writer\n"
-                                     "      - await: {point: chunk.done, request: A}\n"
-                                     "      - release: own\n"
-                                     "    expect: {B: {output: identical}, memory: {stale_pages: 6, stale_slots: 1}}\n");
+    struct played_text p =
+        play_text(HEAD FAULT "arms:\n"
+                             "  - name: a\n"
+                             "    core: unpatched\n"
+                             "    steps:\n"
+                             "      - park: {point: send.begin, request: B, as: own}\n"
+                             "      - submit: B\n"
+                             "      - await: own\n"
+                             "      - release: writer\n"
+                             "      - await: {point: chunk.done, request: A}\n"
+                             "      - release: own\n"
+                             "    expect: {B: {output: identical}, memory: {stale_pages: 6, stale_slots: 1}}\n");
 
     cr_assert(p.r->as_expected, "%s", arm(&p, 0)->differences_len ? arm(&p, 0)->differences[0] : "");
     cr_assert_eq(arm(&p, 0)->numbers[EXPECT_WATCHED_TOKENS_CHANGED], 0, "the watch begins at the commit");
@@ -119,24 +125,24 @@ Test(control, late_effects_before_the_victims_own_write_do_no_harm)
 
 Test(control, memory_that_is_never_shared_does_no_harm)
 {
-    struct played_text p = play_text("scenario: t\n"
-                                     "topology:\n"
-                                     "  prefill: {instances: 2, pages: 64}\n"
-                                     "  decode: {pages: 64, state_slots: 2}\n"
-                                     "requests:\n"
-                                     "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n"
-                                     "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64, prefill: 1}\n" FAULT
-                                     "arms:\n"
-                                     "  - name: a\n"
-                                     "    core: unpatched\n"
-                                     "    steps:\n"
-                                     "      - park: {point: token, request: B, n: 20, as: victim}\n"
-                                     "      - submit: B\n"
-                                     "      - await: victim\n"
-                                     "      - release: writer\n"
-                                     "      - await: {point: chunk.done, request: A}\n"
-                                     "      - release: victim\n"
-                                     "    expect: {B: {output: identical}, memory: {stale_pages: 0, shared_pages: 0}}\n");
+    struct played_text p =
+        play_text("scenario: t\n"
+                  "topology:\n"
+                  "  prefill: {instances: 2, pages: 64}\n"
+                  "  decode: {pages: 64, state_slots: 2}\n"
+                  "requests:\n"
+                  "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64, prefill: 0}\n"
+                  "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64, prefill: 1}\n" FAULT "arms:\n"
+                  "  - name: a\n"
+                  "    core: unpatched\n"
+                  "    steps:\n"
+                  "      - park: {point: token, request: B, n: 20, as: victim}\n"
+                  "      - submit: B\n"
+                  "      - await: victim\n"
+                  "      - release: writer\n"
+                  "      - await: {point: chunk.done, request: A}\n"
+                  "      - release: victim\n"
+                  "    expect: {B: {output: identical}, memory: {stale_pages: 0, shared_pages: 0}}\n");
 
     cr_assert(p.r->as_expected, "%s", arm(&p, 0)->differences_len ? arm(&p, 0)->differences[0] : "");
     cr_assert_gt(arm(&p, 0)->numbers[EXPECT_STALE_FREE_BYTES], 0, "the write lands, in memory that nobody owns");
@@ -151,8 +157,7 @@ Test(control, the_same_prefill_queues_the_victim_behind_the_parked_chunk)
                                      "  decode: {pages: 13, state_slots: 1}\n"
                                      "requests:\n"
                                      "  A: {prompt: {seed: 1, tokens: 96}, max_tokens: 64}\n"
-                                     "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64}\n" FAULT
-                                     "arms:\n"
+                                     "  B: {prompt: {seed: 2, tokens: 96}, max_tokens: 64}\n" FAULT "arms:\n"
                                      "  - name: a\n"
                                      "    core: unpatched\n"
                                      "    steps:\n"
@@ -170,15 +175,14 @@ Test(control, the_same_prefill_queues_the_victim_behind_the_parked_chunk)
 
 Test(end, a_step_that_can_never_complete_prevents_the_arm_and_says_who_waits)
 {
-    struct played_text p = play_text(HEAD FAULT
-                                     "arms:\n"
-                                     "  - name: a\n"
-                                     "    core: {base: deferred-35360, hold_ends_by_timer: false}\n"
-                                     "    steps:\n"
-                                     "      - submit: B\n"
-                                     "      - await: {point: pages.alloc, request: B}\n"
-                                     "      - release: writer\n"
-                                     "    expect: {prevented: {step: 6}, B: {output: not-admitted}}\n");
+    struct played_text p = play_text(HEAD FAULT "arms:\n"
+                                                "  - name: a\n"
+                                                "    core: {base: deferred-35360, hold_ends_by_timer: false}\n"
+                                                "    steps:\n"
+                                                "      - submit: B\n"
+                                                "      - await: {point: pages.alloc, request: B}\n"
+                                                "      - release: writer\n"
+                                                "    expect: {prevented: {step: 6}, B: {output: not-admitted}}\n");
     const struct arm_result *a = arm(&p, 0);
 
     cr_assert_eq(a->ended, ARM_PREVENTED);
@@ -222,7 +226,7 @@ Test(end, within_is_scenario_time)
 
 Test(end, a_park_that_is_never_released_is_void_unless_declared)
 {
-    static const char *const ends[] = {"", "    end: {parked: [writer]}\n"};
+    static const char *const ends[] = { "", "    end: {parked: [writer]}\n" };
 
     for (int i = 0; i < 2; i++) {
         char text[2048];
@@ -256,42 +260,44 @@ Test(end, an_early_release_is_remembered)
 Test(machine, the_drain_ack_is_lost_with_the_cleared_room_and_the_timer_decides)
 {
     /* The write ends at once after the release, well inside the hold, and still nobody acks: the target is gone. */
-    struct played_text p = play_text(HEAD FAULT "arms:\n"
-                                                "  - name: a\n"
-                                                "    core: deferred-35360\n"
-                                                "    steps: [{await: {point: room.clear, request: A}}, {release: writer}]\n"
-                                                "    expect: {holds: {A: {ended_by: timer, held: 30s}}}\n"
-                                                "  - name: the target kept\n"
-                                                "    core: {base: deferred-35360, clear_keeps_target: while_outstanding}\n"
-                                                "    steps: [{await: {point: room.clear, request: A}}, {release: writer}]\n"
-                                                "    expect: {holds: {A: {ended_by: ack, held: {max: 100ms}}}}\n");
+    struct played_text p =
+        play_text(HEAD FAULT "arms:\n"
+                             "  - name: a\n"
+                             "    core: deferred-35360\n"
+                             "    steps: [{await: {point: room.clear, request: A}}, {release: writer}]\n"
+                             "    expect: {holds: {A: {ended_by: timer, held: 30s}}}\n"
+                             "  - name: the target kept\n"
+                             "    core: {base: deferred-35360, clear_keeps_target: while_outstanding}\n"
+                             "    steps: [{await: {point: room.clear, request: A}}, {release: writer}]\n"
+                             "    expect: {holds: {A: {ended_by: ack, held: {max: 100ms}}}}\n");
 
-    cr_assert(p.r->as_expected, "%s", arm(&p, 0)->differences_len ? arm(&p, 0)->differences[0]
-                                     : arm(&p, 1)->differences_len ? arm(&p, 1)->differences[0] : "");
+    cr_assert(p.r->as_expected, "%s",
+              arm(&p, 0)->differences_len   ? arm(&p, 0)->differences[0]
+              : arm(&p, 1)->differences_len ? arm(&p, 1)->differences[0]
+                                            : "");
     done(&p);
 }
 
 Test(machine, a_write_parked_on_the_wire_times_out_and_lands_all_the_same)
 {
-    struct played_text p =
-        play_text(HEAD "steps:\n"
-                       "  - park: {point: kv.fragment, request: A, as: wire}\n"
-                       "  - submit: A\n"
-                       "arms:\n"
-                       "  - name: a\n"
-                       "    core: unpatched\n"
-                       "    steps:\n"
-                       "      - park: {point: token, request: B, n: 20, as: victim}\n"
-                       "      - await: {point: kv.complete, request: A, status: error}\n"
-                       "      - submit: B\n"
-                       "      - await: {park: victim, within: 60s}\n"
-                       "      - release: wire\n"
-                       "      - await: {point: kv.landed, request: A}\n"
-                       "      - release: victim\n"
-                       "    expect:\n"
-                       "      A: {status: 500, finish_reason: error}\n"
-                       "      B: {output: diverged, silent: true}\n"
-                       "      memory: {stale_pages: 6, stale_slots: 0}\n");
+    struct played_text p = play_text(HEAD "steps:\n"
+                                          "  - park: {point: kv.fragment, request: A, as: wire}\n"
+                                          "  - submit: A\n"
+                                          "arms:\n"
+                                          "  - name: a\n"
+                                          "    core: unpatched\n"
+                                          "    steps:\n"
+                                          "      - park: {point: token, request: B, n: 20, as: victim}\n"
+                                          "      - await: {point: kv.complete, request: A, status: error}\n"
+                                          "      - submit: B\n"
+                                          "      - await: {park: victim, within: 60s}\n"
+                                          "      - release: wire\n"
+                                          "      - await: {point: kv.landed, request: A}\n"
+                                          "      - release: victim\n"
+                                          "    expect:\n"
+                                          "      A: {status: 500, finish_reason: error}\n"
+                                          "      B: {output: diverged, silent: true}\n"
+                                          "      memory: {stale_pages: 6, stale_slots: 0}\n");
 
     cr_assert(p.r->as_expected, "%s", arm(&p, 0)->differences_len ? arm(&p, 0)->differences[0] : "");
     done(&p);
@@ -313,8 +319,10 @@ Test(machine, an_abort_waits_behind_late_metadata_unless_it_overtakes)
                                           "    faults: [{message: abort, request: A, do: overtake}]\n"
                                           "    expect: {A: {finish_reason: abort}}\n");
 
-    cr_assert(p.r->as_expected, "%s", arm(&p, 0)->differences_len ? arm(&p, 0)->differences[0]
-                                     : arm(&p, 1)->differences_len ? arm(&p, 1)->differences[0] : arm(&p, 1)->why);
+    cr_assert(p.r->as_expected, "%s",
+              arm(&p, 0)->differences_len   ? arm(&p, 0)->differences[0]
+              : arm(&p, 1)->differences_len ? arm(&p, 1)->differences[0]
+                                            : arm(&p, 1)->why);
     done(&p);
 }
 
@@ -351,7 +359,7 @@ Test(machine, chunks_that_were_not_dequeued_are_skipped_after_an_abort)
 
 Test(machine, cutting_a_prompt_into_chunks_changes_no_token)
 {
-    static const char *const chunks[] = {"16", "48", "96"};
+    static const char *const chunks[] = { "16", "48", "96" };
     uint64_t digest = 0;
 
     for (int i = 0; i < 3; i++) {
@@ -389,7 +397,8 @@ static uint32_t forgetful_decode(const struct model *m, struct model_work *w, co
 
 Test(preflight, stops_the_run_when_the_engine_is_not_deterministic)
 {
-    struct played_text p = play_with(HEAD FAULT "arms: [{name: a, core: unpatched, end: {parked: [writer]}}]\n", forgetful_decode, 1, NULL);
+    struct played_text p = play_with(HEAD FAULT "arms: [{name: a, core: unpatched, end: {parked: [writer]}}]\n",
+                                     forgetful_decode, 1, NULL);
 
     cr_assert_not(p.r->preflight.identical);
     cr_assert_eq(p.r->arms_len, 0, "no arm is played");
@@ -408,8 +417,9 @@ static uint32_t scribbling_decode(const struct model *m, struct model_work *w, c
 
 Test(watch, sees_a_change_that_did_not_come_over_the_wire)
 {
-    struct played_text p = play_with(HEAD "arms: [{name: a, core: unpatched, steps: [{submit: B}], expect: {B: {output: identical}}}]\n",
-                                     scribbling_decode, 1, NULL);
+    struct played_text p =
+        play_with(HEAD "arms: [{name: a, core: unpatched, steps: [{submit: B}], expect: {B: {output: identical}}}]\n",
+                  scribbling_decode, 1, NULL);
 
     cr_assert_eq(arm(&p, 0)->numbers[EXPECT_WATCHED_TOKENS_CHANGED], 1, "token 19, and only that");
     cr_assert_eq(arm(&p, 0)->numbers[EXPECT_STALE_BYTES], 0);
@@ -418,8 +428,9 @@ Test(watch, sees_a_change_that_did_not_come_over_the_wire)
 
 Test(runner, repetitions_are_compared)
 {
-    struct played_text p = play_with(HEAD "arms: [{name: a, core: unpatched, steps: [{submit: B}], expect: {B: {output: identical}}}]\n",
-                                     NULL, 5, NULL);
+    struct played_text p =
+        play_with(HEAD "arms: [{name: a, core: unpatched, steps: [{submit: B}], expect: {B: {output: identical}}}]\n",
+                  NULL, 5, NULL);
 
     cr_assert_eq(p.r->arms[0].results_len, 5);
     cr_assert(p.r->arms[0].repeats_identical);
@@ -435,29 +446,29 @@ Test(runner, repetitions_are_compared)
 
 Test(expect, every_kind_of_difference_is_told)
 {
-    struct played_text p = play_text(HEAD FAULT
-                                     "arms:\n"
-                                     "  - name: a\n"
-                                     "    core: deferred-35360\n"
-                                     "    steps: [{submit: B}, {await: {point: hold.begin, request: A}}, {release: writer}]\n"
-                                     "    expect:\n"
-                                     "      B: {output: failed, tokens: 3, status: 500, finish_reason: abort, silent: true}\n"
-                                     "      memory: {stale_pages: 1, stale_slots: 1, stale_free_bytes: {min: 5}}\n"
-                                     "      liveness: {pinned_pages: 4}\n"
-                                     "      holds: {A: {ended_by: ack, held: {max: 1s}}}\n"
-                                     "      order: [{point: pages.alloc, request: B}, {point: pages.free, request: A}]\n");
-    static const char *const told[] = {"request B: output: expected failed, got identical",
-                                       "request B: tokens: expected 3, got 64",
-                                       "request B: HTTP status: expected 500, got 200",
-                                       "request B: finish_reason: expected abort, got length",
-                                       "request B: silent: expected true, got false",
-                                       "stale_pages: expected 1, got 0",
-                                       "stale_slots: expected 1, got 0",
-                                       "stale_free_bytes: expected at least 5, got 0",
-                                       "pinned_pages: expected 4, got 0",
-                                       "hold of A: expected to be ended by ack, got timer",
-                                       "hold of A: held, in us: expected 0 to 1000000, got 30000000",
-                                       "order: pages.free came before pages.alloc"};
+    struct played_text p =
+        play_text(HEAD FAULT "arms:\n"
+                             "  - name: a\n"
+                             "    core: deferred-35360\n"
+                             "    steps: [{submit: B}, {await: {point: hold.begin, request: A}}, {release: writer}]\n"
+                             "    expect:\n"
+                             "      B: {output: failed, tokens: 3, status: 500, finish_reason: abort, silent: true}\n"
+                             "      memory: {stale_pages: 1, stale_slots: 1, stale_free_bytes: {min: 5}}\n"
+                             "      liveness: {pinned_pages: 4}\n"
+                             "      holds: {A: {ended_by: ack, held: {max: 1s}}}\n"
+                             "      order: [{point: pages.alloc, request: B}, {point: pages.free, request: A}]\n");
+    static const char *const told[] = { "request B: output: expected failed, got identical",
+                                        "request B: tokens: expected 3, got 64",
+                                        "request B: HTTP status: expected 500, got 200",
+                                        "request B: finish_reason: expected abort, got length",
+                                        "request B: silent: expected true, got false",
+                                        "stale_pages: expected 1, got 0",
+                                        "stale_slots: expected 1, got 0",
+                                        "stale_free_bytes: expected at least 5, got 0",
+                                        "pinned_pages: expected 4, got 0",
+                                        "hold of A: expected to be ended by ack, got timer",
+                                        "hold of A: held, in us: expected 0 to 1000000, got 30000000",
+                                        "order: pages.free came before pages.alloc" };
     const struct arm_result *a = arm(&p, 0);
 
     cr_assert_eq(a->differences_len, sizeof told / sizeof told[0]);
@@ -472,7 +483,8 @@ Test(trace, is_a_timeline_that_can_be_read)
     char *text = NULL;
     size_t len;
     FILE *f = open_memstream(&text, &len);
-    struct played_text p = play_with(HEAD FAULT "arms: [{name: a, core: unpatched, end: {parked: [writer]}}]\n", NULL, 1, f);
+    struct played_text p =
+        play_with(HEAD FAULT "arms: [{name: a, core: unpatched, end: {parked: [writer]}}]\n", NULL, 1, f);
     static const char *const lines[] = {
         "# t: a (unpatched), play 1 of 1\n",
         "     0.000200  decode 0.0   scheduler  pages.alloc      A\n",
