@@ -2,7 +2,7 @@
  * Allocators of page and slot ids 1..len (0 is the dummy that is never handed out), pure, on the cells of a machine's
  * block. Orders:
  *   sorted  freed ids go in front of a separate list; both are merged and sorted ascending only when the free list can't
- *           serve (SGLang 90354326c7 mem_cache/allocator/paged.py with need_sort, facts: pd-protocol section 6);
+ *           serve (SGLang 90354326c7 mem_cache/allocator/paged.py with need_sort);
  *   lifo    freed ids go in front, as a batch; fifo: at the end; lowest: the list is kept ascending;
  *   any     kept ascending too; which one is taken is the caller's choice (the explorer's).
  */

@@ -136,7 +136,7 @@ static void lay_decode(struct config *c, struct machine_config *m, uint32_t chun
     l->page_pool = allocator_table(&size, side->allocator, side->pages);
     l->slot_pool = allocator_table(&size, side->slot_allocator, side->state_slots);
     l->aux_pool = allocator_table(&size, side->slot_allocator, side->aux_slots);
-    /* Hybrid models take request slots from the tail: SGLang c58953d90 (#32208), facts: pd-protocol section 6. */
+    /* Hybrid models take request slots from the tail: SGLang c58953d90 (#32208). */
     l->request_pool = allocator_table(&size, ALLOCATOR_LIFO, side->request_slots);
     m->size = size;
 }

@@ -689,7 +689,7 @@ static void scheduler_message(struct decode *d, const struct message *msg, uint3
             cell_set(d->s, &d->l->failed, q, 1);
             scheduler_at(d, q, SCHEDULER_ABORT_ACCEPTED, POINT_ABORT_ACCEPT, POINT_STATUS_NONE);
         }
-    } /* an unknown request id is ignored, and still answered 200 (facts: pd-protocol 4.1) */
+    } /* an unknown request id is ignored, and still answered 200 (managers/scheduler.py) */
 }
 
 /* Counts each part of a transfer once. True when this one was the last that was missing. */

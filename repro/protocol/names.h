@@ -1,5 +1,5 @@
 /*
- * Names of the protocol's vocabulary (DESIGN: one word per thing), for readers and writers of files. Lookups return -1
+ * Names of the protocol's vocabulary, for readers and writers of files. Lookups return -1
  * for a name that does not exist. Not part of the machines.
  */
 #ifndef KVREPRO_NAMES_H

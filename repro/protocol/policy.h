@@ -46,7 +46,7 @@ enum core_knob {
         CORE_KNOB_COUNT
 };
 
-/* X(enumerator, name, kind, values, what it decides); DESIGN section 6, second axis. */
+/* X(enumerator, name, kind, values, what it decides): what an engine means by its words. */
 #define ENGINE_KNOB_TABLE(X)                                                                                         \
     X(POSTING, "posting", CHOICE, "blocking async",                                                                  \
       "one blocking call for a chunk's KV, then state, then aux; or all posted at once and then polled")             \

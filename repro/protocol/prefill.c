@@ -1,6 +1,6 @@
 /*
- * The prefill machine: scheduler and control receiver here, the transfer workers in transfer_worker.c. What it keeps of the
- * real system is in DESIGN section 5.
+ * The prefill machine: scheduler and control receiver here, the transfer workers in transfer_worker.c. The real
+ * system's are SGLang 90354326c7 disaggregation/prefill.py and mooncake/conn.py.
  */
 #include "prefill.h"
 
@@ -95,7 +95,8 @@ static enum work scheduler_work(const struct prefill *p, uint32_t *of)
         if ((stage == STAGE_WAITING || stage == STAGE_IN_FLIGHT) &&
             (status == ROOM_FAILED || cell(p->s, &p->l->concluded, q)))
             return WORK_FAILURE;
-        /* Only success waits for the outstanding chunks; failure doesn't (facts: pd-protocol 4.3). */
+        /* Only success waits for the outstanding chunks; failure doesn't
+         * (SGLang 90354326c7 disaggregation/prefill.py process_disagg_prefill_inflight_queue). */
         if (stage == STAGE_IN_FLIGHT && status == ROOM_SUCCESS &&
             (cell(p->s, &p->l->room_outstanding, room) == 0 || MUTANT(4)))
             return WORK_SUCCESS;
@@ -231,8 +232,8 @@ static void scheduler_message(struct prefill *p, const struct message *msg, uint
     } else if (msg->type == MESSAGE_ABORT_REQUEST &&
                (stage == STAGE_WAITING || stage == STAGE_COMPUTING || stage == STAGE_IN_FLIGHT)) {
         prefill_room_update(p, room, ROOM_FAILED);
-        cell_set(p->s, &p->l->concluded, q, 1); /* sender.abort(): failed, and concluded (facts: pd-protocol 4.3) */
-    } /* an unknown request id is ignored, and still answered 200 (facts: pd-protocol 4.1) */
+        cell_set(p->s, &p->l->concluded, q, 1); /* MooncakeKVSender.abort: failed for good */
+    } /* an unknown request id is ignored, and still answered 200 (managers/scheduler.py) */
 }
 
 /* --- receiver --- */

@@ -25,7 +25,7 @@ enum {
     WORKER_ACKED
 };
 
-/* All rooms of one decode machine share one queue (facts: pd-protocol 1.3). */
+/* All rooms of one decode machine share one queue: upstream the queue follows from the ports of the destination's session. */
 static uint32_t queue_of(const struct prefill *p, uint32_t q)
 {
     return (prefill_decode_of(p, q) - p->c->prefill_len) % p->m->workers;
@@ -189,7 +189,7 @@ static void worker_posts_on(struct prefill *p, const struct work_unit *u, unsign
         cell_set(p->s, &u->w->actor.pc, 0, WORKER_POLLS);
 }
 
-/* Every write of the last chunk is over: the room has succeeded, which revives a cleared one (facts: pd-protocol 1.1). */
+/* Every write of the last chunk is over: the room has succeeded, which revives a cleared one (update_status). */
 static void worker_succeeds(struct prefill *p, const struct work_unit *u)
 {
     if (p->c->policy.core[CORE_RECHECK_STATUS] && prefill_room_gone(p, u->room)) {

@@ -317,7 +317,7 @@ void oracle_passed(struct oracle *o, struct sim *s, const struct pass *p)
 void oracle_answered(struct oracle *o, struct sim *s, uint32_t request, enum side side, enum point_status status)
 {
     struct request_result *r = &o->requests[request];
-    /* An aborted or failed request ends as HTTP 500 (facts: pd-protocol 4.2, 7). */
+    /* An aborted or failed request ends as HTTP 500 (SGLang 90354326c7 disaggregation/decode.py pop_transferred). */
     uint32_t http = status == POINT_STATUS_OK ? 200 : 500;
 
     r->answered_us[side] = s->now_us;

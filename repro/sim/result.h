@@ -1,6 +1,6 @@
 /*
- * What came out of playing a scenario: per arm the output, memory, service, liveness and process verdicts of DESIGN
- * section 7, and whether they are as the scenario expects. Filled by runner.c, read by the table and the JSON writer.
+ * What came out of playing a scenario: per arm the output, memory, service, liveness and process verdicts,
+ * and whether they are as the scenario expects. Filled by runner.c, read by the table and the JSON writer.
  */
 #ifndef KVREPRO_RESULT_H
 #define KVREPRO_RESULT_H
