@@ -169,19 +169,31 @@ static int nothing_to_play(const struct scenario *s)
     return EXIT_USAGE;
 }
 
-/* All files, so that all errors are told at once. */
+/* All files, so that all errors are told at once. One among several that is to be explored is left out. */
 static int load(struct batch *b, char **paths)
 {
+    uint32_t given = b->plays_len, kept = 0;
     int status = 0;
 
-    for (uint32_t i = 0; i < b->plays_len; i++) {
-        if (scenario_load(paths[i], &b->options.overrides.overrides, &b->plays[i].s, stderr) != 0)
+    for (uint32_t i = 0; i < given; i++) {
+        struct scenario **s = &b->plays[kept].s;
+
+        if (scenario_load(paths[i], &b->options.overrides.overrides, s, stderr) != 0) {
             status = EXIT_USAGE;
-        else if (b->plays[i].s->explore.given)
-            status = nothing_to_play(b->plays[i].s);
-        else if (check_arm(b->plays[i].s, b->options.arm) != 0)
+        } else if ((*s)->explore.given && given == 1) {
+            status = nothing_to_play(*s);
+        } else if ((*s)->explore.given) {
+            if (!b->options.quiet)
+                fprintf(stderr, "%s: left out: it is for '%s explore'\n", (*s)->path, cli_program);
+            scenario_free(*s);
+            *s = NULL;
+            continue;
+        } else if (check_arm(*s, b->options.arm) != 0) {
             status = EXIT_USAGE;
+        }
+        kept++;
     }
+    b->plays_len = kept;
     return status;
 }
 
