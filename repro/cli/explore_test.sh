@@ -59,7 +59,9 @@ sed 's/^  cores: .*/  engines: [mooncake]/; /^  A: /s/max_tokens: 1/max_tokens: 
 check help 0 '^examples:' explore --help
 check check_says_what_it_is_for 0 "^$shipped: ok, to explore\$" check "$shipped"
 check it_cannot_be_played 2 "^$shipped: nothing to play: it is for '.*kvrepro explore'" run "$shipped"
-check it_is_left_out_among_others 0 "^$shipped: left out: it is for" run "$shipped" scenarios/lifo.yaml
+check it_is_left_out_among_others 0 '^lifo: ' run "$shipped" scenarios/lifo.yaml
+grep -q "^$shipped: left out: it is for '.*kvrepro explore'" "$err"
+report leaving_it_out_is_told $?
 check arms_cannot_be_explored 2 "nothing to explore: it is for '.*kvrepro run'" explore scenarios/seed.yaml
 check no_file 2 'no scenario file' explore
 check two_files 2 'one scenario at a time' explore "$small" "$small"
