@@ -4,7 +4,7 @@
 set -u
 
 build_pkgs='make gcc libc6-dev pkg-config libfyaml-dev libjansson-dev libxxhash-dev'
-test_pkgs='libcriterion-dev clang libclang-rt-14-dev git'
+test_pkgs='libcriterion-dev clang libclang-rt-14-dev git libxml2-utils'
 aarch64_pkgs='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 
 usage() {
