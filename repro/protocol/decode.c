@@ -865,6 +865,15 @@ bool decode_timer(const struct config *c, uint32_t machine, const uint8_t *state
            cell(state, &l->expired, q) == 0;
 }
 
+bool decode_at_point(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
+{
+    const struct decode_layout *l = &c->machines[machine].decode;
+
+    if (actor == ACTOR_RECEIVER)
+        return cell(state, &l->receiver.pc, 0) != RECEIVER_IDLE;
+    return cell(state, &l->scheduler.pc, 0) >= SCHEDULER_ALLOCATED;
+}
+
 void decode_init(const struct config *c, uint32_t machine, uint8_t *state)
 {
     const struct decode_layout *l = &c->machines[machine].decode;

@@ -11,6 +11,7 @@ bool decode_idle(const struct config *c, uint32_t machine, const uint8_t *state,
 bool decode_awaits(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor, enum effect effect,
                    uint32_t request);
 bool decode_timer(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);
+bool decode_at_point(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 bool decode_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
 /* Whether the request was aborted, or its transfer reported as failed. */
 bool decode_troubled(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);

@@ -44,6 +44,13 @@ bool machine_timer(const struct config *c, uint32_t machine, const uint8_t *stat
     return !is_prefill(c, machine) && decode_timer(c, machine, state, request);
 }
 
+bool machine_at_point(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
+{
+    if (!is_prefill(c, machine))
+        return decode_at_point(c, machine, state, actor);
+    return !prefill_idle(c, machine, state, actor) && prefill_ready(c, machine, state, actor).kind == READY_GO;
+}
+
 bool machine_local(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor)
 {
     return is_prefill(c, machine) ? prefill_local(c, machine, state, actor) : decode_local(c, machine, state, actor);

@@ -129,6 +129,9 @@ bool machine_awaits(const struct config *c, uint32_t machine, const uint8_t *sta
 /* Whether the hold timer of this request is armed: derivable from the state, so nothing is ever cancelled. */
 bool machine_timer(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t request);
 
+/* Whether the actor stands at a point (its GO passes it), as opposed to starting new work. */
+bool machine_at_point(const struct config *c, uint32_t machine, const uint8_t *state, uint32_t actor);
+
 /*
  * Whether the actor's go is local: it commutes with everything that anybody else can do, disables nothing, frees, allocates
  * and counts nothing that others read. Whoever explores orders may take a local go at once and leave the other orders

@@ -151,7 +151,7 @@ fresh lang_c env LANG=C LC_ALL=C
 fresh lang_de env LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8
 fresh lang_utf8 env LANG=tr_TR.UTF-8 LC_ALL=C.UTF-8
 fresh tz_east env TZ=Pacific/Kiritimati
-fresh tz_posix env TZ=AAA+11:30BBB
+fresh tz_posix env TZ=XXX+11:30YYY
 fresh home_unset env -u HOME -u USER -u PATH
 fresh big_environment env BIG="$big" BIGGER="$big"
 fresh malloc_perturb_1 env MALLOC_PERTURB_=1

@@ -658,7 +658,7 @@ int sim_init(struct sim *s, const struct sim_input *in)
         s->in.decode = model_decode;
     if (allocate(s))
         return -ENOMEM;
-    park_set_init(&s->parks, in->parks, in->parks_len);
+    s->parks = (struct park_set){ .parks = in->parks, .len = in->parks_len };
     world_init(s->c, s->world);
     return 0;
 }
